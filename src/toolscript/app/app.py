@@ -140,9 +140,17 @@ class App:
         if observability.metrics:
             observability.metrics.watch_servers(lambda: gateway.statuses)
         self.tool_ranking = ToolRanking(tool_retriever, self.snapshots.capabilities, alpha=settings.search_alpha)
-        self.tool_search = ToolSearch(self.tool_ranking, self.snapshots, is_incomplete=lambda: gateway.is_incomplete)
+        self.tool_search = ToolSearch(
+            self.tool_ranking,
+            self.snapshots,
+            is_incomplete=lambda: gateway.is_incomplete,
+            get_position=gateway.get_position,
+        )
         self.hierarchical_search = HierarchicalSearch(
-            self.tool_ranking, self.snapshots, is_incomplete=lambda: gateway.is_incomplete
+            self.tool_ranking,
+            self.snapshots,
+            is_incomplete=lambda: gateway.is_incomplete,
+            get_position=gateway.get_position,
         )
         self.document_search = self._build_document_search(retriever)
         self.knowledge_search = KnowledgeSearch(

@@ -48,10 +48,18 @@ class Item:
     @property
     def digest(self) -> str:
         """A hash of everything that the server states about the item."""
-        texts = [self.server, self.type.value, self.name, self.title, self.description]
+        return _hash([self.server, *self._content])
+
+    @property
+    def content_digest(self) -> str:
+        """A hash of the same without the server: equal for copies of one server."""
+        return _hash(self._content)
+
+    @property
+    def _content(self) -> list[Any]:
+        texts = [self.type.value, self.name, self.title, self.description]
         parts = [*texts, self.input_schema, self.output_schema, self.annotations]
-        parts += [] if self.definition is None else [self.definition]
-        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+        return parts if self.definition is None else [*parts, self.definition]
 
     @property
     def listed_name(self) -> str:
@@ -63,6 +71,10 @@ class Item:
         """The names of the input schema's top-level properties."""
         properties = (self.input_schema or {}).get("properties")
         return [str(name) for name in properties] if isinstance(properties, Mapping) else []
+
+
+def _hash(parts: Sequence[Any]) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def get_server(item_id: str) -> str:

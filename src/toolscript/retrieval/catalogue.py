@@ -4,11 +4,11 @@ subjects of tools."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from toolscript.domain.catalog import Item, ItemType, Schema, Schemas, StoredItem
+from toolscript.domain.catalog import Item, ItemType, Schema, Schemas, StoredItem, get_server
 from toolscript.domain.search import TermCounts
 from toolscript.retrieval.capabilities import NO_SUBJECTS, Capabilities, Subjects
 from toolscript.retrieval.text.fuzzy import Names
@@ -21,6 +21,8 @@ class ItemFacts:
     """The facts about one item; the same as long as its digest is."""
 
     digest: str
+    content_digest: str
+    """The same for items of other servers that differ in nothing else."""
     server: str
     name: str
     type: ItemType
@@ -43,6 +45,7 @@ def build_facts(stored: StoredItem, digest: str, capabilities: Capabilities) -> 
     name, server, description = words(item.name), words(item.server), words(item.description)
     return ItemFacts(
         digest=digest,
+        content_digest=item.content_digest,
         server=item.server,
         name=item.name,
         type=item.type,
@@ -71,11 +74,44 @@ class CatalogueFacts:
             item_id: each.subjects for item_id, each in facts.items() if each.subjects != NO_SUBJECTS
         }
         self._counts = TermCounts(len(facts), documents_with_term)
+        self.variants = _find_variants(facts)
+        """The ids of all items with the same definition, for each item that is not the only one with its own."""
+        groups = set(self.variants.values())
+        self.distinct = len(facts) - len(self.variants) + len(groups)
+        """The number of different definitions."""
+        self.max_variants = max(map(len, groups), default=1)
 
     async def term_counts(self, _: object) -> TermCounts:
         """How many items contain each term."""
         return self._counts
 
+    def fold_variants(self, ranked: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
+        """The ranking with one item of each definition, the first."""
+        if not self.variants:
+            return list(ranked)
+        seen: set[tuple[str, ...]] = set()
+        folded = []
+        for each in ranked:
+            group = self.variants.get(each[0])
+            if group is None or group not in seen:
+                folded.append(each)
+            if group is not None:
+                seen.add(group)
+        return folded
+
+    def list_variants(self, item_id: str, get_position: Callable[[str], int]) -> tuple[str, ...]:
+        """The other items with the same definition, by the positions of their servers."""
+        others = (each for each in self.variants.get(item_id, ()) if each != item_id)
+        return tuple(sorted(others, key=lambda each: (get_position(get_server(each)), each)))
+
     def is_mistyped(self, text: str) -> bool:
         """Whether a text has a word that no tool has; a name with a typo does."""
         return not all(map(self.spelling.is_own, words(text)))
+
+
+def _find_variants(facts: Mapping[str, ItemFacts]) -> dict[str, tuple[str, ...]]:
+    by_content: dict[str, list[str]] = {}
+    for item_id, each in facts.items():
+        by_content.setdefault(each.content_digest, []).append(item_id)
+    groups = (tuple(ids) for ids in by_content.values() if len(ids) > 1)
+    return {item_id: group for group in groups for item_id in group}

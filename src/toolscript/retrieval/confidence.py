@@ -4,8 +4,9 @@ reason, which names only what changed the score. docs/decisions/0007 explains th
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
@@ -78,8 +79,10 @@ class Confidences:
         about: QueryTopics,
         tools: int,
         learned: LearnedRanking = LEARNED,
+        variants: Mapping[str, Collection[str]] = MappingProxyType({}),
     ) -> None:
-        """`tools` is the size of the catalogue."""
+        """`tools` is the number of different definitions in the catalogue; `variants` has the ids of items with equal
+        ones, of which none is ahead of another."""
         self._about = about
         meaning = alpha / (alpha + (1 - alpha) * learned.keyword)
         near = {c.id: position(c.score, similarity) for c in legs.dense}
@@ -89,7 +92,7 @@ class Confidences:
         self._semantic = {i: meaning * max(0.0, value + learned.beneath) / nearest for i, value in near.items()}
         self._keyword = {c.id: (1 - meaning) * c.score / top for c in legs.lexical}
         self.scores = sum_weighted([(1.0, self._semantic), (1.0, self._keyword)])
-        first, second, *_ = [*sorted(self.scores.values(), reverse=True)[:2], 0.0, 0.0]
+        first, second = _find_best_two(self.scores, variants)
         self.signals = Signals(
             similarity=similar,
             coverage=min(1.0, top / max(full_score, 1e-9)),
@@ -164,6 +167,15 @@ class Confidences:
 
     def _boost(self, item_id: str, base: float) -> float:
         return min(UNNAMED, base * (1 + DOMAIN_BOOST) if self._about.shares(item_id) else base)
+
+
+def _find_best_two(scores: Scores, variants: Mapping[str, Collection[str]]) -> tuple[float, float]:
+    """The highest score, and the highest of candidates that are not variants of the first; 0 without one."""
+    best = max(scores, key=scores.__getitem__, default=None) if variants else None
+    copies = set(variants.get(best, ())) - {best} if best else set()
+    ordered = sorted((score for i, score in scores.items() if i not in copies), reverse=True)
+    first, second, *_ = [*ordered[:2], 0.0, 0.0]
+    return first, second
 
 
 def explain(evidence: Evidence) -> str:

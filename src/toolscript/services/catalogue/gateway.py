@@ -41,6 +41,7 @@ class Gateway:
         self._known_servers: ItemCounts = {}
         self._listed: dict[str, str] = {}
         """The digests of the servers' entries when they were last listed."""
+        self._positions: dict[str, int] = {}
         self._slots = asyncio.Semaphore(LISTING_SLOTS)
         self._is_opening = False
         self.configuration_error: str | None = None
@@ -66,6 +67,10 @@ class Gateway:
         coming = (name for name, connection in self._connections.items() if not connection.has_settled.is_set())
         return self._is_opening or any(name not in self._known_servers for name in coming)
 
+    def get_position(self, server: str) -> int:
+        """The place of a server in the configuration; others come last."""
+        return self._positions.get(server, len(self._positions))
+
     def is_asleep(self, server: str) -> bool:
         """Whether the next call to that server has to start it."""
         connection = self._connections.get(server)
@@ -84,6 +89,7 @@ class Gateway:
         those whose items an earlier run listed: lazy ones among them are not started.
         """
         self._listed.update(listed or {})
+        self._positions = {spec.name: place for place, spec in enumerate(among or specs)}
         wanted = {spec.name: spec for spec in specs}
         configured = [spec.name for spec in among or specs]
         self._is_opening = not self._connections

@@ -103,6 +103,13 @@ class HierarchicalHit(NamedTuple):
     input_schema: Schema | None = None
     output_schema: Schema | None = None
     annotations: Schema | None = None
+    variants: tuple[str, ...] = ()
+    """Tools of other servers with the same definition, in the order of the configuration."""
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The tool and its variants."""
+        return (self.id, *self.variants)
 
 
 class HierarchicalResults(NamedTuple):
@@ -136,12 +143,15 @@ class HierarchicalSearch:
         snapshots: CatalogueSnapshots,
         timeouts: StageTimeouts | None = None,
         is_incomplete: Callable[[], bool] = lambda: False,
+        get_position: Callable[[str], int] = lambda _: 0,
     ) -> None:
-        """While `is_incomplete` returns true, tools are still being indexed, and reports say so."""
+        """While `is_incomplete` returns true, tools are still being indexed, and reports say so. `get_position` returns
+        the position of a server in the configuration."""
         self._ranking = ranking
         self._snapshots = snapshots
         self._timeouts = timeouts or StageTimeouts()
         self._is_incomplete = is_incomplete
+        self._get_position = get_position
         self._results: ResultCache[tuple[int, HierarchicalQuery], HierarchicalResults] = ResultCache()
         self._running: dict[tuple[int, HierarchicalQuery], asyncio.Future[HierarchicalResults | None]] = {}
 
@@ -269,9 +279,15 @@ class HierarchicalSearch:
             found = dict(sort_scores({**inside, **best}))
         else:
             found, needs = await self._rank_within(run, skill_ids)
-        chosen = cover_needs(list(found.items()), needs, run.request.limit)
+        ranked = list(found.items())
+        if run.catalogue:
+            ranked = run.catalogue.fold_variants(ranked)
+        chosen = cover_needs(ranked, needs, run.request.limit)
         payloads = await self._ranking.read_payloads([i for i, _ in chosen], PAYLOAD)
-        hits = [HierarchicalHit(i, score, payloads.get(i) or {}) for i, score in chosen]
+        hits = [
+            HierarchicalHit(i, score, payloads.get(i) or {}, variants=self._list_variants(run, i))
+            for i, score in chosen
+        ]
         usable = [hit for hit in hits if None not in map(hit.payload.get, REQUIRED_FIELDS)]
         if len(usable) < len(hits):
             _note_failure(
@@ -281,6 +297,11 @@ class HierarchicalSearch:
             where = _build_filter(run.request.item_type, skill_ids)
             usable = [hit for hit in usable if matches(where, hit.payload)]
         return usable, len(found) if usable else 0
+
+    def _list_variants(self, run: _Run, item_id: str) -> tuple[str, ...]:
+        if run.catalogue is None or not run.catalogue.variants:
+            return ()
+        return run.catalogue.list_variants(item_id, self._get_position)
 
     async def _rank_within(self, run: _Run, skill_ids: Sequence[str] | None) -> tuple[Scores, Mapping[str, str]]:
         """The scores of the tools of these skills (of all without any) at or above the threshold, best first, and the
@@ -304,7 +325,8 @@ async def _add_schemas(hits: Sequence[HierarchicalHit], run: _Run) -> list[Hiera
     missing = [item_id for item_id, found in schemas.items() if found is None]
     if missing:
         _note_failure(run.report, SCHEMAS_STAGE, f"{missing[0]} is no longer in the catalogue")
-    return [HierarchicalHit(hit.id, hit.score, hit.payload, *(schemas[hit.id] or ())) for hit in hits]
+    none = None, None, None
+    return [HierarchicalHit(hit.id, hit.score, hit.payload, *(schemas[hit.id] or none), hit.variants) for hit in hits]
 
 
 async def _run_stage(report: SearchReport, name: str, seconds: float, work: Coroutine[Any, Any, T], fallback: T) -> T:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from toolscript.domain.errors import Invalid
 from toolscript.domain.search import MAX_TASK_CHARACTERS, SearchPart, SearchReport
@@ -35,6 +35,13 @@ class ToolHit:
     reason: str
     need: str | None = None
     """The part of a request with several needs that it serves."""
+    variants: tuple[str, ...] = ()
+    """Tools of other servers with the same definition, in the order of the configuration."""
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """The tool and its variants."""
+        return (self.id, *self.variants)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +63,14 @@ class ToolSearch:
         snapshots: CatalogueSnapshots,
         *,
         is_incomplete: Callable[[], bool] = lambda: False,
+        get_position: Callable[[str], int] = lambda _: 0,
     ) -> None:
-        """While `is_incomplete` returns true, tools are still being indexed, and reports say so."""
+        """While `is_incomplete` returns true, tools are still being indexed, and reports say so. `get_position` returns
+        the position of a server in the configuration."""
         self._ranking = ranking
         self._snapshots = snapshots
         self._is_incomplete = is_incomplete
+        self._get_position = get_position
 
     async def search(
         self,
@@ -70,7 +80,7 @@ class ToolSearch:
         threshold: float = DEFAULT_THRESHOLD,
         blend: Blend = Blend.HYBRID,
     ) -> ToolResults:
-        """The tools at or above the threshold, most confident first.
+        """The tools at or above the threshold, most confident first. Those with equal definitions are one hit.
 
         Raises Invalid for a blank or overlong query, or a limit or threshold out of range.
         """
@@ -84,12 +94,14 @@ class ToolSearch:
             ranked = await self._ranking.rank(text, prepared, catalogue, report, limit=limit, blend=blend)
             needs = ranked.legs.needs
             best = [(i, score) for i, score in ranked.best if score >= threshold and i in catalogue.items]
-            best = cover_needs(best, needs, limit)
+            best = cover_needs(catalogue.fold_variants(best), needs, limit)
             query_terms = {w: term(stem(w)) for w in words(prepared.text) if w not in STOP_WORDS}
             hits = [
                 _build_hit(i, score, catalogue.items[i], query_terms, ranked.find_evidence, needs.get(i))
                 for i, score in best
             ]
+            if catalogue.variants:
+                hits = [replace(hit, variants=catalogue.list_variants(hit.id, self._get_position)) for hit in hits]
         if self._is_incomplete():
             report.degrade(SearchPart.CATALOGUE)
         report.counts.update(candidates=len(ranked.best), returned=len(hits))

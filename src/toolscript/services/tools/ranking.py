@@ -25,6 +25,10 @@ from toolscript.retrieval.text.needs import split_needs
 from toolscript.services.catalogue.tool_points import TOOLS
 
 DEPTH = 50
+# The depth of the second ranking where copies of tools fill the first one.
+MAX_DEPTH = 2000
+# So many different tools are compared at least, however many copies of them there are.
+MIN_DISTINCT = 20
 BEST_RRF = 2 / (RRF_K + 1)
 NO_SIGNALS = Signals(0.0, 0.0, 0.0, 0.0)
 
@@ -108,7 +112,11 @@ class ToolRanking:
 
         Candidates whose scores are not numbers are left out, and the report names the index.
         """
-        legs = await self._retriever.rank(prepared, TOOLS, report, where=where, depth=max(DEPTH, limit), fields=())
+        depth = max(DEPTH, limit)
+        legs = await self._retriever.rank(prepared, TOOLS, report, where=where, depth=depth, fields=())
+        if catalogue and catalogue.variants and _is_crowded(legs, catalogue, depth, limit):
+            depth = min(depth * catalogue.max_variants, MAX_DEPTH)
+            legs = await self._retriever.rank(prepared, TOOLS, report, where=where, depth=depth, fields=())
         if not all(math.isfinite(c.score) for leg in (legs.dense, legs.lexical) for c in leg):
             report.degrade(SearchPart.INDEX)
             dense, lexical = ([c for c in leg if math.isfinite(c.score)] for leg in (legs.dense, legs.lexical))
@@ -121,9 +129,9 @@ class ToolRanking:
         is_hybrid = catalogue is not None and blend is Blend.HYBRID
         domains = self._capabilities.of_query(prepared.text) if is_hybrid else frozenset()
         about = QueryTopics(domains, catalogue.subjects if catalogue else {}, self._capabilities)
-        tools = len(catalogue.items) if catalogue else len(legs.dense)
+        tools, variants = (catalogue.distinct, catalogue.variants) if catalogue else (len(legs.dense), {})
         found = Confidences(
-            legs, prepared.terms.full_score, self._retriever.similarity, alpha, about, tools, self.learned
+            legs, prepared.terms.full_score, self._retriever.similarity, alpha, about, tools, self.learned, variants
         )
         if catalogue and is_hybrid:
             found.raise_named(catalogue.names.match(text, mistyped=catalogue.is_mistyped(text)))
@@ -133,3 +141,12 @@ class ToolRanking:
     async def read_payloads(self, item_ids: Sequence[str], fields: Sequence[str] | None = None) -> dict[str, Payload]:
         """The payloads of those tools that the index has, or these fields of them."""
         return await self._retriever.read_payloads(TOOLS, item_ids, fields)
+
+
+def _is_crowded(legs: Legs, catalogue: CatalogueFacts, depth: int, limit: int) -> bool:
+    """Whether a full ranking has fewer different tools than wanted, because the rest are copies of them."""
+    wanted = min(max(limit, MIN_DISTINCT), catalogue.distinct)
+    return any(
+        len(leg) >= depth and len({catalogue.variants.get(c.id, (c.id,)) for c in leg}) < wanted
+        for leg in (legs.dense, legs.lexical)
+    )

@@ -29,7 +29,8 @@ def build_hierarchical_response(
 def build_tool_hit(
     tool: HierarchicalHit, *, with_schemas: bool, is_asleep: Callable[[str], bool] = lambda _: False
 ) -> dict[str, Any]:
-    """Builds one tool of the response. It has `server_state` if its server is asleep."""
+    """Builds one tool of the response. It has `variants` if other servers have it too, and `server_state` if
+    its server is asleep."""
     payload = tool.payload
     hit: dict[str, Any] = {
         "id": tool.id,
@@ -41,6 +42,8 @@ def build_tool_hit(
         "skill_ids": list(payload.get("skill_ids") or ()),
         "primary_skill_id": payload.get("primary_skill_id"),
     }
+    if tool.variants:
+        hit["variants"] = list(tool.variants)
     if is_asleep(get_server(tool.id)):
         hit["server_state"] = ASLEEP
     if with_schemas:

@@ -22,7 +22,8 @@ ASLEEP = "asleep"
 
 def build_search_response(results: ToolResults, is_asleep: Callable[[str], bool] = lambda _: False) -> dict[str, Any]:
     """Builds the response of `GET /search` and `toolscript search --json`. It has `degraded` if a part failed, `for` in
-    each result if the request has several needs, and `serverState` in those of servers that are asleep."""
+    each result if the request has several needs, `variants` in those that other servers have too, and `serverState` in
+    those of servers that are asleep."""
     degraded = {"degraded": list(results.report.degraded)} if results.report.degraded else {}
     return {
         "query": results.query,
@@ -35,6 +36,7 @@ def build_search_response(results: ToolResults, is_asleep: Callable[[str], bool]
                 "reason": hit.reason,
                 "description": hit.description,
                 **({"for": hit.need} if hit.need else {}),
+                **({"variants": list(hit.variants)} if hit.variants else {}),
                 **({"serverState": ASLEEP} if is_asleep(hit.server) else {}),
             }
             for hit in results.hits

@@ -25,6 +25,7 @@ from toolscript.surfaces.mcp.definitions import SearchSkillsArguments, SearchToo
 
 MAX_DESCRIPTION_LENGTH = 110
 MAX_SIGNATURE_LENGTH = 150
+MAX_VARIANTS = 8
 # Number of results of the standard search among which those of one type are looked for.
 MAX_RESULTS_OF_ALL_TYPES = 100
 
@@ -41,13 +42,14 @@ _NOTES = {
 
 class _ResultLine(NamedTuple):
     """A result as it is printed: `note` is the reason for it, or its skills; `need` is the part of the request that it
-    serves."""
+    serves; `variants` are the same tool of other servers."""
 
     id: str
     score: float
     note: str
     description: str
     need: str | None = None
+    variants: Sequence[str] = ()
 
 
 async def search_tools(app: App, arguments: SearchToolsArguments, caller: Caller = OWNER) -> str:
@@ -80,7 +82,7 @@ async def _search_standard(app: App, query: HierarchicalQuery, caller: Caller) -
     limit = query.limit if query.item_type is None else MAX_RESULTS_OF_ALL_TYPES
     found = await app.tool_search.search(query.query, limit=limit, threshold=app.settings.search_threshold)
     hits = [
-        _ResultLine(hit.id, hit.confidence, hit.reason, hit.description, hit.need)
+        _ResultLine(hit.id, hit.confidence, hit.reason, hit.description, hit.need, hit.variants)
         for hit in found.hits
         if query.item_type is None or hit.type == query.item_type
     ][: query.limit]
@@ -88,14 +90,14 @@ async def _search_standard(app: App, query: HierarchicalQuery, caller: Caller) -
     if not hits and not notes and query.item_type is not None:  # results of other types may have displaced it
         return await _search_with_skills(app, query, caller)
     if hits:
-        app.feedback.note_search(caller, query.query, [hit.id for hit in hits])
+        app.feedback.note_search(caller, query.query, [each for hit in hits for each in (hit.id, *hit.variants)])
         return await _format_results(app, notes, hits)
     return "\n".join([*notes, _report_nothing(found.query, query.item_type)])
 
 
 async def _search_with_skills(app: App, query: HierarchicalQuery, caller: Caller) -> str:
     found = await app.hierarchical_search.search(query)
-    app.feedback.note_search(caller, query.query, [tool.id for tool in found.tools])
+    app.feedback.note_search(caller, query.query, [each for tool in found.tools for each in tool.ids])
     notes = _describe_degradation(found.report, {SearchPart.EMBEDDER: _NOT_EMBEDDED})
     if found.tools:
         is_unfiltered = found.skill_ids_used is None and found.strategy is not Strategy.DIRECT
@@ -112,7 +114,7 @@ async def _search_in_skills(app: App, query: HierarchicalQuery, caller: Caller, 
     if app.model.embedder is None:
         return _NO_MODEL
     hits = await app.hierarchical_search.find_tools(query, skill_ids)
-    app.feedback.note_search(caller, query.query, [hit.id for hit in hits])
+    app.feedback.note_search(caller, query.query, [each for hit in hits for each in hit.ids])
     if not hits:
         everywhere = "search_tools without skill_ids searches everywhere."
         return f"Nothing in {', '.join(skill_ids)} fits {query.query!r}. {everywhere}"
@@ -132,7 +134,7 @@ async def _refuse_skill(app: App, skill_id: str) -> None:
 
 async def _format_results(app: App, notes: Sequence[str], hits: Sequence[_ResultLine]) -> str:
     """The notes, then for each hit: id, score, note and whether its server is asleep; signature; description; the need
-    that it serves."""
+    that it serves; its variants."""
     items = await app.list_tools.by_id([hit.id for hit in hits])
     # Some 50 ms for each of the worst schemas.
     signatures = await asyncio.to_thread(lambda: {each: format_signature(item) for each, item in items.items()})
@@ -146,6 +148,8 @@ async def _format_results(app: App, notes: Sequence[str], hits: Sequence[_Result
             lines.append(f"  {shorten(hit.description, MAX_DESCRIPTION_LENGTH)}")
         if hit.need:
             lines.append(f"  for: {shorten(hit.need, MAX_DESCRIPTION_LENGTH)}")
+        if hit.variants:
+            lines.append(f"  same tool of other servers: {_format_variants(hit.variants)}")
     return "\n".join(lines)
 
 
@@ -155,9 +159,21 @@ def _describe_degradation(report: SearchReport, notes: Mapping[SearchPart, str] 
 
 
 def _to_lines(tools: Sequence[HierarchicalHit]) -> list[_ResultLine]:
-    skills = [", ".join(tool.payload.get("skill_ids") or ()) or "no skill" for tool in tools]
-    texts = [str(tool.payload.get("description") or "") for tool in tools]
-    return [_ResultLine(t.id, t.score, s, text) for t, s, text in zip(tools, skills, texts, strict=True)]
+    return [
+        _ResultLine(
+            tool.id,
+            tool.score,
+            ", ".join(tool.payload.get("skill_ids") or ()) or "no skill",
+            str(tool.payload.get("description") or ""),
+            variants=tool.variants,
+        )
+        for tool in tools
+    ]
+
+
+def _format_variants(variants: Sequence[str]) -> str:
+    more = len(variants) - MAX_VARIANTS
+    return ", ".join(variants[:MAX_VARIANTS]) + (f" and {more} more" if more > 0 else "")
 
 
 def _describe_scope(found: HierarchicalResults) -> list[str]:

@@ -142,7 +142,9 @@ def show(answer: Answer) -> None:
     columns, records = _select_table(answer)
     needs = {"For": lambda record: record.get("for", "")} if any("for" in record for record in records) else {}
     states = {"Server": _get_state} if any(map(_get_state, records)) else {}
-    print_table({**columns, **needs, **states}, records, empty)
+    variants = {"Same tool": lambda record: ", ".join(record.get("variants", ()))}
+    variants = variants if any("variants" in record for record in records) else {}
+    print_table({**columns, **needs, **states, **variants}, records, empty)
     for word in answer.get("metadata", answer).get("degraded", ()):
         note = DEGRADED.get(word, f"incomplete results: {word} failed")
         if word == "embedder" and "results" in answer:

@@ -35,7 +35,7 @@ async def search(request: Request, app: CurrentApp) -> JsonResponse:
     body = await read_json(request, schemas.HierarchicalSearchRequest, lambda body: body)
     query = HierarchicalQuery(**body.model_dump(exclude={"count_tokens"}))
     results = await app.hierarchical_search.search(query)
-    app.feedback.note_search(get_caller(request), results.query, (tool.id for tool in results.tools))
+    app.feedback.note_search(get_caller(request), results.query, (each for tool in results.tools for each in tool.ids))
     response = responses.build_hierarchical_response(
         results, with_schemas=body.include_schemas, is_asleep=app.gateway.is_asleep
     )
@@ -73,6 +73,6 @@ async def search_tools(
     skills = [part.strip() for part in (skill_ids or "").split(",") if part.strip()]
     text = HierarchicalQuery(query, item_type=item_type, limit=limit, tool_threshold=threshold)
     tools = await app.hierarchical_search.find_tools(text, skills or None)
-    app.feedback.note_search(get_caller(request), query, (tool.id for tool in tools))
+    app.feedback.note_search(get_caller(request), query, (each for tool in tools for each in tool.ids))
     is_asleep = app.gateway.is_asleep
     return JsonResponse([responses.build_tool_hit(tool, with_schemas=False, is_asleep=is_asleep) for tool in tools])

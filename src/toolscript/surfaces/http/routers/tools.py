@@ -69,7 +69,7 @@ async def search_tools(
     limit = app.settings.search_limit if limit is None else limit
     threshold = app.settings.search_threshold if threshold is None else threshold
     results = await app.tool_search.search(q, limit=limit, threshold=threshold)
-    app.feedback.note_search(get_caller(request), results.query, (hit.id for hit in results.hits))
+    app.feedback.note_search(get_caller(request), results.query, (each for hit in results.hits for each in hit.ids))
     return JsonResponse(responses.build_search_response(results, app.gateway.is_asleep))
 
 

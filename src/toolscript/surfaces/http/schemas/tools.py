@@ -57,6 +57,12 @@ class ServerListResponse(CamelResponseModel):
 SERVER_STATE = "`asleep`: its server is not running, and the first call waits until it has started. Otherwise left out."
 
 
+VARIANTS = (
+    "Ids of the tools of other servers with the same name, description and schemas, in the order of the configuration: "
+    "a call to one of them runs on its server. Left out if there are none."
+)
+
+
 class ToolHitResponse(CamelResponseModel):
     """A tool that matches the query."""
 
@@ -71,6 +77,7 @@ class ToolHitResponse(CamelResponseModel):
         alias="for",
         description="The part of a long request that it serves. Left out for a request that is short.",
     )
+    variants: list[str] = Field(default_factory=list, description=VARIANTS)
     server_state: Literal[ServerState.ASLEEP] | None = Field(default=None, description=SERVER_STATE)
 
 
