@@ -48,7 +48,7 @@ from toolscript.services.access.keys import Keys
 from toolscript.services.access.plans import Plans, load_plans
 from toolscript.services.access.rates import Buckets, Rates
 from toolscript.services.catalogue.embedding_classifier import EmbeddingClassifier
-from toolscript.services.catalogue.gateway import Resync
+from toolscript.services.catalogue.gateway import Gateway, Resync
 from toolscript.services.catalogue.llm_classifier import LlmClassifier
 from toolscript.services.catalogue.skill_points import SKILLS, skills_collection
 from toolscript.services.catalogue.skill_proposals import ProposeSkills
@@ -140,18 +140,7 @@ class App:
         if observability.metrics:
             observability.metrics.watch_servers(lambda: gateway.statuses)
         self.tool_ranking = ToolRanking(tool_retriever, self.snapshots.capabilities, alpha=settings.search_alpha)
-        self.tool_search = ToolSearch(
-            self.tool_ranking,
-            self.snapshots,
-            is_incomplete=lambda: gateway.is_incomplete,
-            get_position=gateway.get_position,
-        )
-        self.hierarchical_search = HierarchicalSearch(
-            self.tool_ranking,
-            self.snapshots,
-            is_incomplete=lambda: gateway.is_incomplete,
-            get_position=gateway.get_position,
-        )
+        self.tool_search, self.hierarchical_search = self._build_tool_searches(gateway)
         self.document_search = self._build_document_search(retriever)
         self.knowledge_search = KnowledgeSearch(
             retriever, index, self.knowledge, observability.events, span=observability.span
@@ -182,6 +171,13 @@ class App:
                 await asyncio.gather(self.item_store.ping(), self.catalogue_index.count(TOOLS))
         except TimeoutError:
             raise Unavailable(f"the store or the index does not answer within {PROBE_SECONDS:g} seconds") from None
+
+    def _build_tool_searches(self, gateway: Gateway) -> tuple[ToolSearch, HierarchicalSearch]:
+        ranking, snapshots, order = self.tool_ranking, self.snapshots, gateway.get_position
+        return (
+            ToolSearch(ranking, snapshots, is_incomplete=lambda: gateway.is_incomplete, get_position=order),
+            HierarchicalSearch(ranking, snapshots, is_incomplete=lambda: gateway.is_incomplete, get_position=order),
+        )
 
     def _build_snapshots(self, retriever: Retriever) -> CatalogueSnapshots:
         return CatalogueSnapshots(
