@@ -21,7 +21,7 @@ from toolscript.adapters.mcp.lenient_reader import clean
 from toolscript.adapters.mcp.stdio import parse_message
 from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import TimedOut, Unavailable, UpstreamFailed
-from toolscript.domain.servers import ServerSpec, Transport
+from toolscript.domain.servers import CallRelay, ServerSpec, Transport
 from toolscript.ports.servers import ToolServer
 
 TIMEOUT_SECONDS = 60.0
@@ -94,6 +94,40 @@ async def test_prompts_and_resources_can_be_read(spec: ServerSpec) -> None:
     assert prompt.structured["messages"]
     assert resource.structured is not None
     assert resource.structured["contents"][0]["uri"] == "memo://welcome"
+
+
+@pytest.mark.req("G-05", "X-02")
+async def test_progress_comes_in_order_and_before_the_result(spec: ServerSpec) -> None:
+    spec = make_scripted_server(tools=["count"]) if spec.transport is Transport.STDIO else spec
+    steps: list[tuple[float, float | None, str | None]] = []
+
+    async def note(progress: float, total: float | None, message: str | None) -> None:
+        steps.append((progress, total, message))
+
+    async with McpServers().connect(spec, within=TIMEOUT_SECONDS) as server:
+        count = await tool(server, "count")
+        relay = CallRelay(on_progress=note)
+        result = await server.call(count, {"steps": 5}, within=TIMEOUT_SECONDS, relay=relay)
+        assert (result.text, steps) == ("counted", [(n, 5, f"step {n}") for n in range(1, 6)])
+        assert (await server.call(count, {"steps": 5}, within=TIMEOUT_SECONDS)).text == "counted"
+
+
+@pytest.mark.req("G-05", "X-02")
+@pytest.mark.parametrize("is_late", [True, False], ids=["timeout", "cancelled"])
+async def test_the_server_learns_that_nobody_waits_for_a_call(spec: ServerSpec, is_late: bool) -> None:
+    async with McpServers().connect(spec, within=TIMEOUT_SECONDS) as server, asyncio.timeout(TIMEOUT_SECONDS):
+        slow, seen = await tool(server, "slow"), await tool(server, "seen")
+        before = (await server.call(seen, {}, within=TIMEOUT_SECONDS)).structured.get("notifications/cancelled", 0)
+        call = asyncio.create_task(server.call(slow, {"seconds": 90}, within=0.3 if is_late else TIMEOUT_SECONDS))
+        if not is_late:
+            await asyncio.wait({call}, timeout=0.3)
+            call.cancel()
+        with pytest.raises(TimedOut if is_late else asyncio.CancelledError):
+            await call
+        after = before
+        while after == before:
+            after = (await server.call(seen, {}, within=TIMEOUT_SECONDS)).structured.get("notifications/cancelled", 0)
+        assert after == before + 1
 
 
 @pytest.mark.req("X-02")

@@ -7,11 +7,13 @@ input. `tests.servers.serving_http` runs one.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import socket
 import sys
 import threading
+from collections import Counter
 
 import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
@@ -32,6 +34,8 @@ def make_server() -> MCPServer[None]:
     async def authorization(context: Context) -> dict[str, str | None]:
         """Returns the Authorization header that came with the call."""
         return {"value": (context.headers or {}).get("authorization")}
+
+    add_long_tools(server)
 
     @server.tool()
     async def grow(name: str, context: Context) -> str:
@@ -56,6 +60,33 @@ def make_server() -> MCPServer[None]:
         return "Welcome."
 
     return server
+
+
+def add_long_tools(server: MCPServer[None]) -> None:
+    """Adds tools that report progress, and that can be cancelled."""
+    cancelled = Counter[str]()
+
+    @server.tool()
+    async def count(steps: int, context: Context) -> str:
+        """Reports its progress at every step."""
+        for step in range(1, steps + 1):
+            await context.report_progress(step, steps, f"step {step}")
+        return "counted"
+
+    @server.tool()
+    async def slow(seconds: float) -> str:
+        """Answers after some seconds, unless it is cancelled."""
+        try:
+            await asyncio.sleep(seconds)
+        except asyncio.CancelledError:
+            cancelled["notifications/cancelled"] += 1
+            raise
+        return f"It took {seconds} s."
+
+    @server.tool()
+    async def seen() -> dict[str, int]:
+        """Returns how many calls were cancelled so far."""
+        return dict(cancelled)
 
 
 class Guard:

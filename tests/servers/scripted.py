@@ -92,7 +92,12 @@ BUILT_IN: dict[str, dict[str, Any]] = {
 
 # Served only when named: they show what passes through a gateway.
 RELAYED: dict[str, dict[str, Any]] = {
-    tool["name"]: tool for tool in (_tool("answer", "Answers with the given result.", ("result",), result={}),)
+    tool["name"]: tool
+    for tool in (
+        _tool("answer", "Answers with the given result.", ("result",), result={}),
+        _tool("count", "Reports its progress at every step.", ("steps",), steps={"type": "integer"}),
+        _tool("meta", "Returns the `_meta` that came with the call."),
+    )
 }
 
 SLOPPY: list[Any] = [
@@ -237,6 +242,8 @@ class Server:
         if method in LISTS and LISTS[method] in self._lists:
             return self._page(LISTS[method], params.get("cursor"))
         if method == "tools/call":
+            if params.get("name") in RELAYED:
+                return self._relay(params["name"], params.get("arguments") or {}, params.get("_meta") or {})
             return self._call(request, params.get("name"), params.get("arguments") or {})
         if method == "prompts/get" and "prompts" in self._lists:
             text = f"{params.get('name')} {json.dumps(params.get('arguments') or {}, sort_keys=True)}"
@@ -263,13 +270,20 @@ class Server:
         page: dict[str, Any] = {key: items[start : start + size]}
         return page | {"nextCursor": str(start + size)} if start + size < len(items) else page
 
+    def _relay(self, name: str, arguments: Mapping[str, Any], meta: Mapping[str, Any]) -> dict[str, Any]:
+        """Calls a tool of RELAYED."""
+        if name == "answer":
+            return dict(arguments["result"])
+        for step in range(1, arguments["steps"] + 1) if name == "count" and "progressToken" in meta else ():
+            about = {"progressToken": meta["progressToken"], "progress": step, "total": arguments["steps"]}
+            self._send(method="notifications/progress", params=about | {"message": f"step {step}"})
+        return _text("counted") if name == "count" else _make_structured(meta)
+
     def _call(self, request: Any, name: Any, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
         """Built-in tools do what their description says; those of a catalog or a listing return their arguments."""
         listed = [tool for tool in self._lists["tools"] if isinstance(tool, dict) and tool.get("name") == name]
         if not listed:
             raise RpcError(INVALID_PARAMS, f"Unknown tool: {name}")
-        if name == "answer":
-            return dict(arguments["result"])
         if listed[0] != BUILT_IN.get(name):
             return _text(json.dumps({"tool": name, "arguments": arguments}))
         if name == "slow" and self._behaviour.get("serial"):

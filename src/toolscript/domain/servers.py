@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -162,3 +162,17 @@ class CallResult:
     def text(self) -> str:
         """The text blocks, joined by newlines."""
         return "\n".join(str(block.get("text", "")) for block in self.content if block.get("type") == "text")
+
+
+Progress = Callable[..., Coroutine[Any, Any, None]]
+"""Takes the `progress` of a call, its `total` and a `message`; the last two may be None."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallRelay:
+    """What passes between the caller and the server during a call, beside the arguments and the result."""
+
+    on_progress: Progress | None = None
+
+
+NO_RELAY = CallRelay()

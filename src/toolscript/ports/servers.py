@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from toolscript.domain.catalog import Item
-from toolscript.domain.servers import CallResult, ServerListing, ServerSpec
+from toolscript.domain.servers import NO_RELAY, CallRelay, CallResult, ServerListing, ServerSpec
 
 
 class ToolServer(Protocol):
@@ -24,9 +24,12 @@ class ToolServer(Protocol):
     async def list_items(self) -> ServerListing:
         """All tools, prompts and resources of the server that the configuration allows. Raises Unavailable."""
 
-    async def call(self, item: Item, arguments: Mapping[str, Any], *, within: float) -> CallResult:
-        """The result of a tool; the messages of a prompt; the contents of a resource. Raises UpstreamFailed with the
-        server's message, TimedOut, or Unavailable when the connection is lost."""
+    async def call(
+        self, item: Item, arguments: Mapping[str, Any], *, within: float, relay: CallRelay = NO_RELAY
+    ) -> CallResult:
+        """The result of a tool; the messages of a prompt; the contents of a resource. The server is told when the call
+        is cancelled or takes too long. Raises UpstreamFailed with the server's message, TimedOut, or Unavailable when
+        the connection is lost."""
 
     async def complete(self, params: Mapping[str, Any], *, within: float) -> Mapping[str, Any]:
         """The result of MCP's `completion/complete` with these parameters; without values if the server offers no

@@ -40,6 +40,26 @@ VALUES: list[Any] = [{"a": None}, ["x", {"y": 1}], "text", 7, 0.5, True, False, 
 
 
 @dataclass(frozen=True, slots=True)
+class PlainRequest:
+    """A request as a client of some version sends it."""
+
+    headers: dict[str, str]
+    body: dict[str, Any]
+
+
+def build_request(tool: str, arguments: dict[str, Any], version: str | None) -> PlainRequest:
+    headers = {"Accept": "application/json, text/event-stream"}
+    params: dict[str, Any] = {"name": "call_tool", "arguments": {"tool_id": tool, "arguments": arguments}}
+    if version:
+        headers["MCP-Protocol-Version"] = version
+    if version == NEWEST:
+        headers |= {"Mcp-Method": "tools/call", "Mcp-Name": "call_tool"}
+        prefix = "io.modelcontextprotocol"
+        params["_meta"] = {f"{prefix}/protocolVersion": version, f"{prefix}/clientCapabilities": {}}
+    return PlainRequest(headers, {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+
+
+@dataclass(frozen=True, slots=True)
 class Caller:
     """A client that sends plain requests, because the SDK's client would read only what it knows."""
 
@@ -47,22 +67,8 @@ class Caller:
 
     async def call(self, result: Any, version: str | None = NEWEST) -> dict[str, Any]:
         """The gateway's result of a call whose server answers with `result`."""
-        headers = {"Accept": "application/json, text/event-stream"}
-        params: dict[str, Any] = {
-            "name": "call_tool",
-            "arguments": {"tool_id": "scripted__answer", "arguments": {"result": result}},
-        }
-        if version:
-            headers["MCP-Protocol-Version"] = version
-        if version == NEWEST:
-            headers |= {"Mcp-Method": "tools/call", "Mcp-Name": "call_tool"}
-            about = {
-                "io.modelcontextprotocol/protocolVersion": version,
-                "io.modelcontextprotocol/clientCapabilities": {},
-            }
-            params["_meta"] = about
-        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-        response = await self.http.post("/mcp", json=body, headers=headers)
+        request = build_request("scripted__answer", {"result": result}, version)
+        response = await self.http.post("/mcp", json=request.body, headers=request.headers)
         answer: dict[str, Any] = response.json()["result"]
         return answer
 
@@ -72,7 +78,7 @@ async def app(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> A
     folder = tmp_path_factory.mktemp("data")
     settings = load_settings(variables={}, data_dir=folder, search_model="hashed-64", index="memory:", port=0)
     async with open_app(settings) as opened:
-        await opened.gateway.apply([make_scripted_server(tools=["answer", "fail", "echo"])])
+        await opened.gateway.apply([make_scripted_server(tools=["answer", "count", "fail"])])
         await opened.gateway.settle(TIMEOUT_SECONDS)
         yield opened
 
@@ -197,3 +203,24 @@ async def test_http_keeps_its_error_for_a_tool_that_failed(app: App, caller: Cal
     with pytest.raises(ToolFailed, match="out of ink") as failed:
         await app.call_tool.call("scripted__fail", {"message": "out of ink"})
     assert failed.value.result.content == [{"type": "text", "text": "out of ink"}]
+
+
+@pytest.mark.req("G-08")
+@pytest.mark.parametrize("version", ["2025-11-25", NEWEST])
+@pytest.mark.parametrize("accepts", ["application/json", "application/json, text/event-stream"])
+@pytest.mark.parametrize("steps", [0, 3])
+async def test_a_response_is_a_stream_only_when_progress_comes_first(
+    caller: Caller, version: str, accepts: str, steps: int
+) -> None:
+    request = build_request("scripted__count", {"steps": 3}, version)
+    if steps:
+        request.body["params"].setdefault("_meta", {})["progressToken"] = "mine"
+    response = await caller.http.post("/mcp", json=request.body, headers=request.headers | {"Accept": accepts})
+    if steps and "event-stream" in accepts:
+        assert response.headers["content-type"].startswith("text/event-stream")
+        messages = [json.loads(line[5:]) for line in response.text.splitlines() if line.startswith("data:")]
+        assert [m["params"]["progress"] for m in messages[:-1]] == [1, 2, 3]
+        assert {m["params"]["progressToken"] for m in messages[:-1]} == {"mine"}
+    else:
+        messages = [response.json()]
+    assert messages[-1]["result"]["content"] == [{"type": "text", "text": "counted"}]

@@ -40,7 +40,7 @@ from toolscript.adapters.mcp.lenient_reader import (
 from toolscript.adapters.mcp.stdio import MAX_MESSAGE_BYTES, ServerProcess, stdio_transport
 from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import TimedOut, ToolscriptError, Unavailable, UpstreamFailed
-from toolscript.domain.servers import CallResult, ServerListing, ServerSpec, Transport
+from toolscript.domain.servers import NO_RELAY, CallRelay, CallResult, ServerListing, ServerSpec, Transport
 
 MAX_PAGES = 1000
 HTTP_TIMEOUT_SECONDS = 30.0
@@ -126,13 +126,16 @@ class McpServer:
         listing = read_items(self._spec.name, answers)
         return ServerListing([i for i in listing.items if self._spec.allows_item(i)], [*refused, *listing.problems])
 
-    async def call(self, item: Item, arguments: Mapping[str, Any], *, within: float) -> CallResult:
-        """Calls the tool; gets the messages of a prompt or the contents of a resource.
+    async def call(
+        self, item: Item, arguments: Mapping[str, Any], *, within: float, relay: CallRelay = NO_RELAY
+    ) -> CallResult:
+        """Calls the tool; gets the messages of a prompt or the contents of a resource. The SDK tells the server when
+        the task is cancelled, which a timeout does too.
 
         Raises UpstreamFailed with the server's message, TimedOut, or Unavailable when the connection is gone.
         """
         async with self._translate_errors(item.id, within):
-            return await self._call(item, dict(arguments))
+            return await self._call(item, dict(arguments), relay)
 
     async def complete(self, params: Mapping[str, Any], *, within: float) -> Mapping[str, Any]:
         """Suggests values for an argument; none if the server does not offer completions. Raises what `call` raises."""
@@ -218,9 +221,9 @@ class McpServer:
                 break
         return pages
 
-    async def _call(self, item: Item, arguments: dict[str, Any]) -> CallResult:
+    async def _call(self, item: Item, arguments: dict[str, Any], relay: CallRelay) -> CallResult:
         request, result_type = _build_request(item, arguments)
-        await self._session.send_request(request, result_type)
+        await self._session.send_request(request, result_type, progress_callback=relay.on_progress)
         raw = clean(_raw_result.get())
         if item.type is not ItemType.TOOL:
             return CallResult({"structuredContent": raw})

@@ -13,7 +13,7 @@ from typing import Any
 
 from toolscript.domain.catalog import Item, SuggestionStatus
 from toolscript.domain.errors import Invalid, NotFound, ToolscriptError, Unavailable, UpstreamFailed
-from toolscript.domain.servers import CallResult, ServerSpec, ServerState, ServerStatus
+from toolscript.domain.servers import NO_RELAY, CallRelay, CallResult, ServerSpec, ServerState, ServerStatus
 from toolscript.ports.servers import ToolServer, ToolServers
 from toolscript.ports.stores import ItemStore, SkillStore
 from toolscript.services.catalogue.server_connection import RefreshResult, ServerConnection, Timeouts
@@ -147,14 +147,16 @@ class Gateway:
                 seen, self.configuration_error = now, None
                 log.info("configuration_applied", extra={"servers": sorted(self._connections)})
 
-    async def call(self, item: Item, arguments: Mapping[str, Any], within: float) -> CallResult:
+    async def call(
+        self, item: Item, arguments: Mapping[str, Any], within: float, relay: CallRelay = NO_RELAY
+    ) -> CallResult:
         """Passes a call to the item's server, which is started or connected again first if need be.
 
         Raises NotFound for a tool that the configuration excludes, Unavailable when the server cannot be connected,
         UpstreamFailed when it fails or dies, TimedOut.
         """
         async with self._use(item) as server:
-            return await server.call(item, arguments, within=within)
+            return await server.call(item, arguments, within=within, relay=relay)
 
     async def complete(self, item: Item, params: Mapping[str, Any], within: float) -> Mapping[str, Any]:
         """Asks the item's server to complete an argument of it. Raises what `call` raises."""

@@ -20,7 +20,7 @@ from toolscript.domain.errors import (
     Unavailable,
 )
 from toolscript.domain.search import SearchReport
-from toolscript.domain.servers import CallResult
+from toolscript.domain.servers import NO_RELAY, CallRelay, CallResult
 from toolscript.ports.observability import EventSink
 from toolscript.ports.schemas import ArgumentChecker
 from toolscript.ports.stores import ItemStore
@@ -72,7 +72,9 @@ class CallTool:
         hint = f": did you mean {' or '.join(near)}?" if near else ""
         raise NotFound(f"no such tool: {item_id!r}{hint}", details={"tool": item_id, "nearest": near})
 
-    async def call(self, item_id: str, arguments: Any, *, within: float | None = None) -> CallResult:
+    async def call(
+        self, item_id: str, arguments: Any, *, within: float | None = None, relay: CallRelay = NO_RELAY
+    ) -> CallResult:
         """The tool's result, within that many seconds.
 
         Raises NotFound, InvalidArguments (naming the field), ToolFailed with the tool's own result, UpstreamFailed with
@@ -90,7 +92,7 @@ class CallTool:
         with record_search(partial(record_event, self._events), "tools.call", SearchReport(), lambda: event):
             async with limit.run():
                 event["arguments_checked"] = await self._check(item, arguments, limit.seconds)
-                result = await self._gateway.call(item, arguments, limit.seconds)
+                result = await self._gateway.call(item, arguments, limit.seconds, relay)
             if result.is_error:
                 reason = result.text or "the server gave no reason"
                 raise ToolFailed(f"{item_id} failed: {reason}", result=result, details={"server": item.server})

@@ -1,13 +1,15 @@
-"""Request bodies that a route reads itself: after the caller is known, and up to a limit."""
+"""Request bodies that a route reads itself: after the caller is known, and up to a limit; and work that ends when the
+caller disconnects."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect
 
 from toolscript.domain.errors import InvalidArguments
 from toolscript.surfaces.http.input_limits import MAX_BODY_BYTES, build_too_large
@@ -30,6 +32,26 @@ async def read_body(request: Request, max_bytes: int = MAX_BODY_BYTES) -> bytes:
         if len(body) > max_bytes:
             raise build_too_large("body", max_bytes)
     return bytes(body)
+
+
+async def run_while_connected(request: Request, work: Coroutine[Any, Any, Converted]) -> Converted:
+    """Returns what the work returns, after the body was read. When the client disconnects, cancels the work and raises
+    ClientDisconnect."""
+    running, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_wait_for_disconnect(request))
+    try:
+        await asyncio.wait({running, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not running.done():
+            raise ClientDisconnect
+        return running.result()
+    finally:
+        running.cancel()
+        leaving.cancel()
+        await asyncio.gather(running, leaving, return_exceptions=True)
+
+
+async def _wait_for_disconnect(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 async def read_json(

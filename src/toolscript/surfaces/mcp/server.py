@@ -13,7 +13,6 @@ from mcp import MCPError
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
-from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.message import SessionMessage
 from mcp_types import (
     INVALID_PARAMS,
@@ -34,6 +33,7 @@ from toolscript.app.app import App
 from toolscript.codegen.signatures import format_signature
 from toolscript.domain.access import Caller, Grant, Principal
 from toolscript.domain.errors import Forbidden, Invalid, InvalidArguments, ToolFailed, ToolscriptError, Unavailable
+from toolscript.domain.servers import NO_RELAY, CallRelay
 from toolscript.services.knowledge.search import KnowledgeQuery
 from toolscript.surfaces.callers import OWNER, admit_client, identify_caller, identify_principal, require_scope
 from toolscript.surfaces.json.knowledge import build_knowledge_response, public_error_message
@@ -52,17 +52,18 @@ from toolscript.surfaces.mcp.definitions import (
     SearchToolsArguments,
 )
 from toolscript.surfaces.mcp.document_tools import search_documents
+from toolscript.surfaces.mcp.endpoint import HttpEndpoint
 from toolscript.surfaces.mcp.native import AnswerRequest, add_native_requests, answer_request, wrap_result
 from toolscript.surfaces.mcp.results import build_text_result, keep_result, restore_result
 from toolscript.surfaces.mcp.search_tools import search_skills, search_tools
 
 OTHER_METHOD = "other"
 Context = ServerRequestContext[Any, Request]
-AnswerCall = Callable[[CallToolRequestParams, Request | None], Awaitable[Mapping[str, Any]]]
+AnswerCall = Callable[[CallToolRequestParams, Context], Awaitable[Mapping[str, Any]]]
 
 
 def build_server(answer: AnswerCall, answer_native: AnswerRequest) -> Server[Any]:
-    """Builds the MCP server. `answer` gets each call of a tool, and its HTTP request if it has one; `answer_native` the
+    """Builds the MCP server. `answer` gets each call of a tool, and its context; `answer_native` the
     requests for prompts and resources. A ToolscriptError becomes a result with `isError`. The key of a request decides
     which tools it sees and may call."""
 
@@ -76,7 +77,7 @@ def build_server(answer: AnswerCall, answer_native: AnswerRequest) -> Server[Any
         try:
             if params.name in TOOL_SCOPES:
                 require_scope(TOOL_SCOPES[params.name], _get_grant(context))
-            return keep_result(await answer(params, context.request))
+            return keep_result(await answer(params, context))
         except ToolscriptError as error:
             _note_missing_scope(context, error)
             return keep_result(build_text_result(error.message, is_error=True))
@@ -165,18 +166,20 @@ def _find_request_id(line: str) -> int | str | None:
     return None
 
 
-def build_endpoint(wait_for_app: Callable[[], Awaitable[App]], max_body_bytes: int) -> StreamableHTTPSessionManager:
-    """Builds the endpoint for `/mcp`. Stateless, so that clients do not notice when a gateway restarts. Calls wait
-    until the application is ready."""
+def build_endpoint(wait_for_app: Callable[[], Awaitable[App]], max_body_bytes: int) -> HttpEndpoint:
+    """Builds the endpoint for `/mcp`. Calls wait until the application is ready."""
 
-    async def answer(params: CallToolRequestParams, request: Request | None) -> Mapping[str, Any]:
+    async def answer(params: CallToolRequestParams, context: Context) -> Mapping[str, Any]:
         app = await wait_for_app()
+        request = context.request
         headers, client = (request.headers, request.client) if request else ({}, None)
         caller = identify_caller(request.scope["grant"], client.host if client else None) if request else OWNER
         if params.name == "search_knowledge":
             await admit_client(app, headers, client.host if client else None)
         try:
-            return await answer_call(app, params, lambda: identify_principal(app, headers), caller)
+            return await answer_call(
+                app, params, lambda: identify_principal(app, headers), caller, build_relay(context)
+            )
         except Unavailable as error:
             if params.name == "search_knowledge":
                 raise Unavailable(public_error_message(error), details=error.details) from error
@@ -185,9 +188,13 @@ def build_endpoint(wait_for_app: Callable[[], Awaitable[App]], max_body_bytes: i
     async def answer_native(method: str, params: dict[str, Any], _: Request | None) -> dict[str, Any]:
         return await answer_request(await wait_for_app(), method, params)
 
-    return StreamableHTTPSessionManager(
-        build_server(answer, answer_native), json_response=True, stateless=True, max_request_body_size=max_body_bytes
-    )
+    return HttpEndpoint(build_server(answer, answer_native), max_body_bytes)
+
+
+def build_relay(context: Context) -> CallRelay:
+    """What a call passes on from its server to the caller, and back."""
+    wants_progress = context.meta is not None and "progress_token" in context.meta
+    return CallRelay(on_progress=context.session.report_progress if wants_progress else None)
 
 
 async def answer_call(
@@ -195,6 +202,7 @@ async def answer_call(
     params: CallToolRequestParams,
     identify_tenant: Callable[[], Awaitable[Principal]],
     caller: Caller = OWNER,
+    relay: CallRelay = NO_RELAY,
 ) -> Mapping[str, Any]:
     """Answers a call of one of the tools with its result on the wire; identifies the tenant only for
     documents. Raises InvalidArguments and the errors of the services."""
@@ -210,7 +218,7 @@ async def answer_call(
             return build_text_result(json.dumps(description, ensure_ascii=False))
         case "call_tool":
             call = CallToolArguments.parse(arguments)
-            return wrap_result(call.tool_id, await _call_tool(app, call, caller))
+            return wrap_result(call.tool_id, await _call_tool(app, call, caller, relay))
         case "search_documents":
             principal = await identify_tenant()
             return build_text_result(await search_documents(app, principal, SearchDocumentsArguments.parse(arguments)))
@@ -221,17 +229,17 @@ async def answer_call(
             raise Invalid(f"no such tool: {params.name!r}: use {names} (call_tool calls all other tools)")
 
 
-async def _call_tool(app: App, arguments: CallToolArguments, caller: Caller) -> Mapping[str, Any]:
+async def _call_tool(app: App, call: CallToolArguments, caller: Caller, relay: CallRelay) -> Mapping[str, Any]:
     try:
-        result = await app.call_tool.call(arguments.tool_id, {} if arguments.arguments is None else arguments.arguments)
+        result = await app.call_tool.call(call.tool_id, {} if call.arguments is None else call.arguments, relay=relay)
     except ToolFailed as failed:
         return failed.result.raw
     except InvalidArguments as error:
-        item = await app.call_tool.describe(arguments.tool_id)
+        item = await app.call_tool.describe(call.tool_id)
         raise InvalidArguments(
             f"{error.message}\nSignature: {format_signature(item)}", details=error.details
         ) from error
-    app.feedback.note_call(caller, arguments.tool_id, arguments.query)
+    app.feedback.note_call(caller, call.tool_id, call.query)
     return result.raw
 
 

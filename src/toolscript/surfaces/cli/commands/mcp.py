@@ -7,8 +7,9 @@ gateway; the others forward their calls to it, and one of them takes over when i
 from __future__ import annotations
 
 import asyncio
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from mcp_types import CallToolRequestParams
 
     from toolscript.app.app import App
+    from toolscript.domain.servers import Progress
+    from toolscript.surfaces.mcp.server import Context
 
 START_TIMEOUT_SECONDS = 30.0
 GATEWAY_GONE = "the gateway cannot be reached: start it with `toolscript gateway start`"
@@ -93,15 +96,15 @@ class GatewayCalls:
         except TimeoutError:
             raise self._error or Unavailable("the gateway does not start: try again in a moment") from None
 
-    async def answer(self, params: CallToolRequestParams, __: object) -> Mapping[str, Any]:
+    async def answer(self, params: CallToolRequestParams, context: Context) -> Mapping[str, Any]:
         """Answers a call, here or in the other process, for the tenant of the settings: the caller owns the data
         folder."""
-        from toolscript.surfaces.mcp.server import answer_call
+        from toolscript.surfaces.mcp.server import answer_call, build_relay
 
         for _ in range(2):
             if self._own_app is not None:
-                return await answer_call(self._own_app, params, self._find_caller)
-            result = await self._forward(params)
+                return await answer_call(self._own_app, params, self._find_caller, relay=build_relay(context))
+            result = await self._forward(params, context)
             if result is not None:
                 return result
             await self.open()
@@ -168,7 +171,7 @@ class GatewayCalls:
             self._error = Unavailable(f"no gateway responds at {self._settings.gateway_url}")
         return "result" in (response or {})
 
-    async def _forward(self, params: CallToolRequestParams) -> Mapping[str, Any] | None:
+    async def _forward(self, params: CallToolRequestParams, context: Context) -> Mapping[str, Any] | None:
         """Forwards a call with the newest version of the protocol, whose results can be of any type."""
         from mcp_types import CLIENT_CAPABILITIES_META_KEY, PROTOCOL_VERSION_META_KEY
         from mcp_types.version import LATEST_MODERN_VERSION
@@ -177,7 +180,8 @@ class GatewayCalls:
         meta = {**given.get("_meta", {}), PROTOCOL_VERSION_META_KEY: LATEST_MODERN_VERSION}
         meta.setdefault(CLIENT_CAPABILITIES_META_KEY, {})
         headers = {"MCP-Protocol-Version": LATEST_MODERN_VERSION, "Mcp-Method": "tools/call", "Mcp-Name": params.name}
-        response = await self._post({"method": "tools/call", "params": {**given, "_meta": meta}}, headers)
+        message = {"method": "tools/call", "params": {**given, "_meta": meta}}
+        response = await self._post(message, headers, context.session.report_progress)
         if response is None:
             return None
         if "result" not in response:
@@ -192,7 +196,10 @@ class GatewayCalls:
             return build_credentials(self._settings)
 
     async def _post(
-        self, message: dict[str, Any], more_headers: Mapping[str, str] | None = None
+        self,
+        message: dict[str, Any],
+        more_headers: Mapping[str, str] | None = None,
+        on_progress: Progress | None = None,
     ) -> dict[str, Any] | None:
         """The response of another process's gateway; None when none runs. Raises Unavailable when the request may have
         arrived and no response comes: it must not be sent twice. Uses httpx instead of `send_to_gateway`, because the
@@ -205,9 +212,12 @@ class GatewayCalls:
         headers = {"Accept": "application/json, text/event-stream", **self._build_credentials(), **(more_headers or {})}
         timeout_seconds = self._settings.call_timeout + START_TIMEOUT_SECONDS
         try:
-            async with httpx.AsyncClient(timeout=timeout_seconds, trust_env=uses_proxy(url)) as client:
-                body = {"jsonrpc": "2.0", "id": 1, **message}
-                response = await client.post(f"{url}/mcp", json=body, headers=headers)
+            body = {"jsonrpc": "2.0", "id": 1, **message}
+            async with (
+                httpx.AsyncClient(timeout=timeout_seconds, trust_env=uses_proxy(url)) as client,
+                client.stream("POST", f"{url}/mcp", json=body, headers=headers) as response,
+            ):
+                return await _read_response(response, url, on_progress)
         except httpx.ConnectError:
             return None
         except httpx.HTTPError as error:
@@ -215,18 +225,31 @@ class GatewayCalls:
             raise Unavailable(
                 f"the gateway at {url} did not respond ({reason}): it is unknown whether the request was carried out"
             ) from error
-        return _read_response(response, url)
 
 
 class _UnreadableResponse(Unavailable):
     """The response is not one of a gateway."""
 
 
-def _read_response(response: httpx.Response, url: str) -> dict[str, Any]:
-    with suppress(ValueError):
-        if isinstance(content := response.json(), dict):
-            return content
+async def _read_response(response: httpx.Response, url: str, on_progress: Progress | None) -> dict[str, Any]:
+    """The response, which may be the last message of a stream, after progress."""
+    is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+    lines = response.aiter_lines() if is_stream else _read_whole(response)
+    async for line in lines:
+        with suppress(ValueError):
+            message = json.loads(line.removeprefix("data:"))
+            if not isinstance(message, dict) or message.get("method") not in {None, "notifications/progress"}:
+                continue
+            if "method" not in message:
+                return message
+            if on_progress:
+                about = message["params"]
+                await on_progress(about["progress"], about.get("total"), about.get("message"))
     raise _UnreadableResponse(
         f"{url} responded with status {response.status_code}, and not as a gateway does: it is unknown whether the "
         "request was carried out"
     )
+
+
+async def _read_whole(response: httpx.Response) -> AsyncIterator[str]:
+    yield (await response.aread()).decode(errors="replace")

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from mcp_types import CallToolRequestParams
@@ -58,5 +59,5 @@ async def test_a_call_that_a_proxy_answers_with_a_page_is_sent_once(proxy: Proxy
     url = f"http://127.0.0.1:{proxy.server_port}"
     calls = GatewayCalls(load_settings(variables={}, data_dir=tmp_path, gateway_url=url))
     with pytest.raises(Unavailable, match=r"status 504.* it is unknown whether the request was carried out"):
-        await calls.answer(CallToolRequestParams(name="call_tool", arguments={"tool_id": "pay__send"}), None)
+        await calls.answer(CallToolRequestParams(name="call_tool", arguments={"tool_id": "pay__send"}), Mock())
     assert proxy.methods == ["tools/call"]
