@@ -110,6 +110,7 @@ class McpServer:
         self._channel = channel
         self._connection = connection
         self._calls = 0
+        self._sending: set[asyncio.Task[dict[str, Any]]] = set()
 
     async def list_items(self) -> ServerListing:
         """Lists the items that the configuration lets through. Raises Unavailable."""
@@ -222,14 +223,31 @@ class McpServer:
         return pages
 
     async def _call(self, item: Item, arguments: dict[str, Any], relay: CallRelay) -> CallResult:
-        request, result_type = _build_request(item, arguments)
-        await self._session.send_request(request, result_type, progress_callback=relay.on_progress)
-        raw = clean(_raw_result.get())
+        raw = clean(await self._send(*_build_request(item, arguments), relay))
         if item.type is not ItemType.TOOL:
             return CallResult({"structuredContent": raw})
         if raw.get("resultType") == "input_required":
             raise UpstreamFailed(f"{item.id} asks for user input, which is not supported")
         return CallResult(keep_valid_fields(raw))
+
+    async def _send(self, request: Any, result_type: Any, relay: CallRelay) -> dict[str, Any]:
+        """The raw answer to a request. It has a task of its own: when the caller is cancelled, twice if timeouts end
+        together, the SDK still needs a moment to tell the server."""
+
+        async def send() -> dict[str, Any]:
+            await self._session.send_request(request, result_type, progress_callback=relay.on_progress)
+            return _raw_result.get()
+
+        sending = asyncio.create_task(send())
+        self._sending.add(sending)
+        sending.add_done_callback(self._sending.discard)
+        try:
+            await asyncio.wait({sending})
+        except asyncio.CancelledError:
+            sending.add_done_callback(lambda task: task.cancelled() or task.exception())  # nobody reads it any more
+            sending.cancel()
+            raise
+        return sending.result()
 
     async def _is_lost(self, error: MCPError, *, own_calls: int = 0) -> bool:
         """Whether the connection is gone, rather than the error being the server's answer. A server that does not
