@@ -148,7 +148,13 @@ class App:
         self.ingest_documents = IngestDocuments(self.documents, index, text_embedder)
         self.ingest_knowledge, self.import_knowledge = self._build_knowledge_writers()
         self.call_tool = CallTool(
-            items, self.snapshots, gateway, self.tool_search, self.argument_checker, observability.events
+            items,
+            self.snapshots,
+            gateway,
+            self.tool_search,
+            self.argument_checker,
+            observability.events,
+            observability.span,
         )
         self.feedback = Feedback(
             self.feedback_store, items, self.call_tool, self.sync.learning, is_on=settings.feedback

@@ -173,6 +173,9 @@ class CallRelay:
     """What passes between the caller and the server during a call, beside the arguments and the result."""
 
     on_progress: Progress | None = None
+    trace: Mapping[str, str] = field(default_factory=dict)
+    """The caller's trace context: the fields of TRACE_FIELDS that it sent."""
 
 
+TRACE_FIELDS = ("traceparent", "tracestate", "baggage")
 NO_RELAY = CallRelay()

@@ -212,3 +212,34 @@ async def test_requests_are_counted_by_the_method_of_the_protocol(app: App) -> N
             await mcp.post(method, bearer(secret))
         await mcp.call("search_tools", **bearer(secret))
     assert count_routes() - before == {"/mcp tools/list": 2, "/mcp ping": 1, "/mcp other": 2, "/mcp tools/call": 1}
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+async def test_headers_that_name_another_method_or_tool_give_no_rights(app: App, version: str) -> None:
+    _, secret = await app.keys.create(f"liar-{version}", [Scope.SEARCH])
+    lies = {"MCP-Protocol-Version": version, "Mcp-Method": "tools/list", "Mcp-Name": "search_tools"}
+    prefix = "io.modelcontextprotocol"
+    meta = {f"{prefix}/protocolVersion": version, f"{prefix}/clientCapabilities": {}} if version > "2026" else {}
+    async with serve_mcp(app) as mcp:
+        response = await mcp.post(
+            "tools/call",
+            bearer(secret) | lies,
+            name="call_tool",
+            arguments=ARGUMENTS,
+            **({"_meta": meta} if meta else {}),
+        )
+        if version > "2026":
+            assert (response.status_code, response.json()["error"]["code"]) == (400, -32020)
+        else:
+            assert "call" in response.json()["result"]["content"][0]["text"]
+            assert response.json()["result"]["isError"]
+
+
+async def test_metrics_count_the_method_of_the_body(app: App) -> None:
+    _, secret = await app.keys.create("counted-liar", [Scope.SEARCH, Scope.METRICS])
+    lies = {"MCP-Protocol-Version": "2025-11-25", "Mcp-Method": "prompts/list", "Mcp-Name": "search_tools"}
+    async with serve_mcp(app) as mcp:
+        assert (await mcp.post("ping", bearer(secret) | lies)).status_code == 200
+        exposition = (await mcp.client.get("/metrics", headers=bearer(secret))).text
+    assert 'route="/mcp ping"' in exposition
+    assert 'route="/mcp prompts/list"' not in exposition

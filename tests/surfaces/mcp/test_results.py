@@ -12,6 +12,7 @@ import pytest
 from mcp_types import CallToolResult
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
+from tests.fixtures.mcp_requests import NEWEST, build_request
 from tests.fixtures.serving import serve
 from tests.servers import make_scripted_server
 from toolscript.app.app import App, open_app
@@ -19,7 +20,6 @@ from toolscript.domain.errors import ToolFailed
 from toolscript.settings import load_settings
 from toolscript.surfaces.mcp.results import fit_result
 
-NEWEST = "2026-07-28"
 TIMEOUT_SECONDS = 60.0
 TEXT = {"type": "text", "text": "Look:", "annotations": {"audience": ["user"], "priority": 0.5}, "_meta": {"a": None}}
 BLOCKS: list[dict[str, Any]] = [
@@ -37,26 +37,6 @@ PASSED_ON: list[dict[str, Any]] = [
 ]
 HOLOGRAM = {"type": "hologram", "light": 7}
 VALUES: list[Any] = [{"a": None}, ["x", {"y": 1}], "text", 7, 0.5, True, False, None, [], {}, ""]
-
-
-@dataclass(frozen=True, slots=True)
-class PlainRequest:
-    """A request as a client of some version sends it."""
-
-    headers: dict[str, str]
-    body: dict[str, Any]
-
-
-def build_request(tool: str, arguments: dict[str, Any], version: str | None) -> PlainRequest:
-    headers = {"Accept": "application/json, text/event-stream"}
-    params: dict[str, Any] = {"name": "call_tool", "arguments": {"tool_id": tool, "arguments": arguments}}
-    if version:
-        headers["MCP-Protocol-Version"] = version
-    if version == NEWEST:
-        headers |= {"Mcp-Method": "tools/call", "Mcp-Name": "call_tool"}
-        prefix = "io.modelcontextprotocol"
-        params["_meta"] = {f"{prefix}/protocolVersion": version, f"{prefix}/clientCapabilities": {}}
-    return PlainRequest(headers, {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
 
 
 @dataclass(frozen=True, slots=True)

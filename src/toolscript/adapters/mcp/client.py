@@ -223,7 +223,7 @@ class McpServer:
         return pages
 
     async def _call(self, item: Item, arguments: dict[str, Any], relay: CallRelay) -> CallResult:
-        raw = clean(await self._send(*_build_request(item, arguments), relay))
+        raw = clean(await self._send(*_build_request(item, arguments, relay), relay))
         if item.type is not ItemType.TOOL:
             return CallResult({"structuredContent": raw})
         if raw.get("resultType") == "input_required":
@@ -275,19 +275,21 @@ class McpServer:
         )
 
 
-def _build_request(item: Item, arguments: dict[str, Any]) -> tuple[Any, Any]:
-    """The request that calls a tool, gets a prompt or reads a resource, and the type of its result."""
+def _build_request(item: Item, arguments: dict[str, Any], relay: CallRelay) -> tuple[Any, Any]:
+    """The request that calls a tool, gets a prompt or reads a resource, and the type of its result. Where we trace, the
+    SDK replaces the caller's trace context by that of our own span."""
     match item.type:
         case ItemType.TOOL:
-            call = types.CallToolRequestParams(name=item.name, arguments=arguments)
+            about: Any = {"_meta": dict(relay.trace)} if relay.trace else {}
+            call = types.CallToolRequestParams(name=item.name, arguments=arguments, **about)
             return types.CallToolRequest(params=call), types.CallToolResult
         case ItemType.PROMPT:
             texts = {name: str(value) for name, value in arguments.items()}
             prompt = types.GetPromptRequestParams(name=item.name, arguments=texts)
             return types.GetPromptRequest(params=prompt), types.GetPromptResult
         case ItemType.RESOURCE:
-            about = item.annotations or {}
-            uri = about.get("uri") or expand_template(about.get("uriTemplate", ""), arguments)
+            known = item.annotations or {}
+            uri = known.get("uri") or expand_template(known.get("uriTemplate", ""), arguments)
             return types.ReadResourceRequest(params=types.ReadResourceRequestParams(uri=uri)), types.ReadResourceResult
 
 

@@ -43,11 +43,12 @@ class Telemetry:
         self._host_tracer: tuple[object, Tracer | None] = (None, None)
 
     def span(self, name: str) -> AbstractContextManager[object]:
-        """A span around the block, inside the current span; records errors."""
+        """A span around the block, inside the current span; records errors. A name without a dot is a stage of a
+        search."""
         tracer = self._tracer or self._find_host_tracer()
         if tracer is None:
             return nullcontext()
-        full = name if name.startswith(PREFIX) else PREFIX + name
+        full = name if "." in name else PREFIX + name
         return tracer.start_as_current_span(full, attributes=_attributes())
 
     def request(self, method: str, headers: Headers) -> AbstractContextManager[EndRequest]:

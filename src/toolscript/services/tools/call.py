@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from toolscript.domain.errors import (
     ToolscriptError,
     Unavailable,
 )
-from toolscript.domain.search import SearchReport
+from toolscript.domain.search import SearchReport, no_span
 from toolscript.domain.servers import NO_RELAY, CallRelay, CallResult
 from toolscript.ports.observability import EventSink
 from toolscript.ports.schemas import ArgumentChecker
@@ -46,6 +46,7 @@ class CallTool:
         search: ToolSearch,
         checker: ArgumentChecker,
         events: EventSink,
+        span: Callable[[str], AbstractContextManager[object]] = no_span,
     ) -> None:
         self._item_store = item_store
         self._snapshots = snapshots
@@ -53,6 +54,7 @@ class CallTool:
         self._search = search
         self._checker = checker
         self._events = events
+        self._span = span
 
     async def describe(self, item_id: str) -> Item:
         """The item, with its schemas: from memory where the catalogue has been read, so that calls need no store.
@@ -89,7 +91,8 @@ class CallTool:
             )
         _require_json(arguments)
         event = {"tool": item.id, "server": item.server, "arguments_checked": True}
-        with record_search(partial(record_event, self._events), "tools.call", SearchReport(), lambda: event):
+        record = partial(record_event, self._events)
+        with record_search(record, "tools.call", SearchReport(), lambda: event), self._span("tools.call"):
             async with limit.run():
                 event["arguments_checked"] = await self._check(item, arguments, limit.seconds)
                 result = await self._gateway.call(item, arguments, limit.seconds, relay)

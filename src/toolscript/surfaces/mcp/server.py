@@ -33,7 +33,7 @@ from toolscript.app.app import App
 from toolscript.codegen.signatures import format_signature
 from toolscript.domain.access import Caller, Grant, Principal
 from toolscript.domain.errors import Forbidden, Invalid, InvalidArguments, ToolFailed, ToolscriptError, Unavailable
-from toolscript.domain.servers import NO_RELAY, CallRelay
+from toolscript.domain.servers import NO_RELAY, TRACE_FIELDS, CallRelay
 from toolscript.services.knowledge.search import KnowledgeQuery
 from toolscript.surfaces.callers import OWNER, admit_client, identify_caller, identify_principal, require_scope
 from toolscript.surfaces.json.knowledge import build_knowledge_response, public_error_message
@@ -193,8 +193,11 @@ def build_endpoint(wait_for_app: Callable[[], Awaitable[App]], max_body_bytes: i
 
 def build_relay(context: Context) -> CallRelay:
     """What a call passes on from its server to the caller, and back."""
-    wants_progress = context.meta is not None and "progress_token" in context.meta
-    return CallRelay(on_progress=context.session.report_progress if wants_progress else None)
+    meta: Mapping[str, Any] = context.meta or {}
+    return CallRelay(
+        on_progress=context.session.report_progress if "progress_token" in meta else None,
+        trace={name: meta[name] for name in TRACE_FIELDS if isinstance(meta.get(name), str)},
+    )
 
 
 async def answer_call(

@@ -12,6 +12,7 @@ from fastapi.responses import PlainTextResponse
 from toolscript.codegen.python import generate_python
 from toolscript.codegen.typescript import generate_typescript
 from toolscript.domain.errors import InvalidArguments
+from toolscript.domain.servers import TRACE_FIELDS, CallRelay
 from toolscript.surfaces.http.bodies import read_body, run_while_connected
 from toolscript.surfaces.http.dependencies import CALL, SEARCH, CurrentApp, get_caller
 from toolscript.surfaces.http.openapi import errors
@@ -107,7 +108,9 @@ async def call_tool(
     ] = None,
 ) -> JsonResponse:
     arguments = _parse_arguments(await read_body(request))
-    result = await run_while_connected(request, app.call_tool.call(tool_id, arguments, within=timeout))
+    relay = CallRelay(trace={name: request.headers[name] for name in TRACE_FIELDS if name in request.headers})
+    call = app.call_tool.call(tool_id, arguments, within=timeout, relay=relay)
+    result = await run_while_connected(request, call)
     app.feedback.note_call(get_caller(request), tool_id)
     return JsonResponse(responses.build_call_response(result))
 
