@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import random
 import re
 import signal
 import sys
@@ -61,6 +62,7 @@ class Behaviour(TypedDict, total=False):
     serial: bool  # answer one request at a time: nothing else during a call of `slow`
     restless: bool  # announce a change of tools after every listing
     refuses: list[str]  # methods that get an internal error
+    signed: bool  # `echo` adds the server's name, and answers after up to 20 ms, so that answers overtake each other
     child: bool  # start a child process that outlives it (the tool `pid` returns both ids)
 
 
@@ -295,6 +297,10 @@ class Server:
             timer.daemon = True
             self._timers[request] = timer
             timer.start()
+            return None
+        if name == "echo" and self._behaviour.get("signed"):
+            signed = _make_structured({**arguments, "server": self._behaviour["name"]})
+            threading.Timer(random.uniform(0, 0.02), self._send, kwargs={"id": request, "result": signed}).start()
             return None
         simple: dict[str, Callable[[], dict[str, Any]]] = {
             "echo": lambda: _make_structured(arguments),
