@@ -70,7 +70,7 @@ ALLOWED_LIBRARIES: dict[str, set[str]] = {
     "surfaces/http/connection.py": {"uvicorn"},
     "surfaces/http/server.py": {"uvicorn"},
     "surfaces/json/filters.py": {"pydantic"},
-    "surfaces/mcp": {"anyio", "mcp", "mcp_types", "pydantic", "starlette"},
+    "surfaces/mcp": {"anyio", "httpx2", "mcp", "mcp_types", "pydantic", "starlette"},
     "adapters/books/docx.py": {"docx"},
     "adapters/books/markdown.py": {"markdown_it"},
     "adapters/books/pdf.py": {"pypdfium2"},

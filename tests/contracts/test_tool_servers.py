@@ -84,6 +84,30 @@ async def test_a_server_completes_arguments_if_it_offers_to() -> None:
         assert await server.complete(params, within=TIMEOUT_SECONDS) == {"completion": {"values": []}}
 
 
+@pytest.mark.req("G-03")
+async def test_a_resource_is_followed_until_the_follower_stops(tmp_path: Path) -> None:
+    (file := tmp_path / "updates").write_text("0")
+    started, updates = asyncio.Event(), asyncio.Queue[str]()
+    spec = make_scripted_server(resources=True, subscriptions=str(file))
+    async with McpServers().connect(spec, within=TIMEOUT_SECONDS) as server, asyncio.timeout(TIMEOUT_SECONDS):
+        following = server.follow_resource("memo://welcome", on_start=started.set, on_update=updates.put_nowait)
+        task = asyncio.create_task(following)
+        await started.wait()
+        file.write_text("1")
+        assert await updates.get() == "memo://welcome"
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        seen = await server.call(await tool(server, "seen"), {}, within=TIMEOUT_SECONDS)
+    assert seen.structured["resources/unsubscribe"] == 1
+
+
+@pytest.mark.req("G-03")
+async def test_a_server_that_reports_no_changes_says_so(spec: ServerSpec) -> None:
+    async with McpServers().connect(spec, within=TIMEOUT_SECONDS) as server:
+        with pytest.raises(UpstreamFailed):
+            await server.follow_resource("memo://none", on_start=lambda: None, on_update=lambda _: None)
+
+
 @pytest.mark.req("G-03", "G-05")
 async def test_prompts_and_resources_can_be_read(spec: ServerSpec) -> None:
     async with McpServers().connect(spec, within=TIMEOUT_SECONDS) as server:

@@ -51,6 +51,7 @@ class Behaviour(TypedDict, total=False):
     prompts: bool  # have prompts
     resources: bool  # have resources and resource templates
     completions: bool  # complete arguments
+    subscriptions: str  # follow resources: announce an update of each with every change of this file
     sloppy: bool  # also serve invalid tools
     noisy: bool  # print other lines between messages, and more on stderr than a pipe can buffer
     hang: bool  # read requests and never answer
@@ -173,6 +174,7 @@ class Server:
         self._seen: Counter[str] = Counter()
         self._initialized = False
         self._child: int | None = None
+        self._followed: set[str] = set()
         self._watched = Path(behaviour["watch"]).read_bytes() if "watch" in behaviour else b""
         self._lists = self._serve()
 
@@ -203,6 +205,8 @@ class Server:
             self._child = os.posix_spawnp("sleep", ["sleep", str(MAX_LIFE_SECONDS)], os.environ)
         if "watch" in behaviour:
             threading.Thread(target=self._watch, args=(Path(behaviour["watch"]),), daemon=True).start()
+        if "subscriptions" in behaviour:
+            threading.Thread(target=self._announce, args=(Path(behaviour["subscriptions"]),), daemon=True).start()
         time.sleep(behaviour.get("slow_start", 0))
         for line in sys.stdin.buffer:
             if not behaviour.get("hang"):
@@ -247,12 +251,19 @@ class Server:
             if params.get("name") in RELAYED:
                 return self._relay(params["name"], params.get("arguments") or {}, params.get("_meta") or {})
             return self._call(request, params.get("name"), params.get("arguments") or {})
+        return self._answer_native(method, params)
+
+    def _answer_native(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Answers the requests for prompts and resources."""
         if method == "prompts/get" and "prompts" in self._lists:
             text = f"{params.get('name')} {json.dumps(params.get('arguments') or {}, sort_keys=True)}"
             return {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
         if method == "resources/read" and "resources" in self._lists:
             uri = params.get("uri")
             return {"contents": [{"uri": uri, "mimeType": "text/plain", "text": f"What {uri} holds"}]}
+        if method in {"resources/subscribe", "resources/unsubscribe"} and "subscriptions" in self._behaviour:
+            (self._followed.add if method == "resources/subscribe" else self._followed.discard)(params["uri"])
+            return {}
         if method == "completion/complete" and self._behaviour.get("completions"):
             return {"completion": {"values": [json.dumps(params, sort_keys=True)], "total": 7, "hasMore": True}}
         raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method}")
@@ -331,6 +342,16 @@ class Server:
             for kind in dict.fromkeys("resources" if key == "resourceTemplates" else key for key in changed):
                 if self._initialized:
                     self._send(method=f"notifications/{kind}/list_changed")
+
+    def _announce(self, file: Path) -> None:
+        """Announces updates of the followed resources when the file changes."""
+        seen = file.read_bytes()
+        while True:
+            time.sleep(POLL_SECONDS)
+            if (content := file.read_bytes()) != seen:
+                seen = content
+                for uri in sorted(self._followed):
+                    self._send(method="notifications/resources/updated", params={"uri": uri})
 
     def _send(self, **message: Any) -> None:
         line = json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"

@@ -69,6 +69,7 @@ from toolscript.services.tools.hierarchical_search import HierarchicalSearch
 from toolscript.services.tools.hybrid_search import ToolSearch
 from toolscript.services.tools.listing import ListTools
 from toolscript.services.tools.native import NativeItems
+from toolscript.services.tools.native_changes import NativeChanges
 from toolscript.services.tools.ranking import ToolRanking
 from toolscript.services.tools.token_costs import TokenCosts
 from toolscript.settings import Settings
@@ -160,6 +161,7 @@ class App:
             self.feedback_store, items, self.call_tool, self.sync.learning, is_on=settings.feedback
         )
         self.native = NativeItems(self.snapshots, gateway, observability.events)
+        self.native_changes = NativeChanges(self.snapshots, gateway, self.native)
         self.list_tools = ListTools(items)
         self.skills = Skills(items, skills, self.sync)
         self.propose_skills = ProposeSkills(items, skills, catalogue_index, embedder, self.language_model)
@@ -250,7 +252,9 @@ async def open_app(
     check_environment(settings)
     async with AsyncExitStack() as stack:
         app = await _open_adapters(settings, stack, fresh_index=fresh_index, serving=serving, demo=demo)
-        _close_at_exit(stack, app.snapshots, app.sync, app.gateway, app.verifier, app.keys, app.feedback)
+        _close_at_exit(
+            stack, app.snapshots, app.sync, app.gateway, app.verifier, app.keys, app.feedback, app.native_changes
+        )
         skills = load_skills(settings.skills)
         await app.skill_store.seed_skills(compute_skills_digest(skills), skills)
         if app.catalogue_version:

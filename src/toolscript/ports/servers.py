@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
@@ -34,6 +34,13 @@ class ToolServer(Protocol):
     async def complete(self, params: Mapping[str, Any], *, within: float) -> Mapping[str, Any]:
         """The result of MCP's `completion/complete` with these parameters; without values if the server offers no
         completions. Raises what `call` raises."""
+
+    async def follow_resource(
+        self, uri: str, *, on_start: Callable[[], object], on_update: Callable[[str], object]
+    ) -> None:
+        """Calls `on_start` once the server has agreed to report changes of the resource, and `on_update` with the URI
+        of each changed one, it or a part of it. Ends with the connection or the subscription. Raises what `call`
+        raises, UpstreamFailed for a server that reports no changes."""
 
     async def ping(self) -> None:
         """Raises Unavailable when the server no longer answers."""

@@ -46,6 +46,7 @@ async def over_stdio(app: App) -> AsyncIterator[Client]:
     server = build_server(
         lambda params, _: answer_call(app, params, caller),
         lambda method, params, _: answer_request(app, method, params),
+        app.native_changes.open,
     )
     async with Client(server) as client:
         yield client

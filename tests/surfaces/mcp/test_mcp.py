@@ -672,6 +672,7 @@ def server_of(app: App) -> Server[Any]:
     return build_server(
         lambda params, _: answer_call(app, params, caller),
         lambda method, params, _: answer_request(app, method, params),
+        app.native_changes.open,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
@@ -22,7 +22,7 @@ from mcp import MCPError
 from mcp.client.session import ClientSession
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.client.subscriptions import listen
+from mcp.client.subscriptions import SubscriptionLost, listen
 from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.dispatcher import CallOptions, OnNotify, OnNotifyIntercept, OnRequest
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
@@ -37,6 +37,7 @@ from toolscript.adapters.mcp.lenient_reader import (
     make_acceptable,
     read_items,
 )
+from toolscript.adapters.mcp.resource_updates import ResourceUpdates, subscribe
 from toolscript.adapters.mcp.stdio import MAX_MESSAGE_BYTES, ServerProcess, stdio_transport
 from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import TimedOut, ToolscriptError, Unavailable, UpstreamFailed
@@ -45,6 +46,7 @@ from toolscript.domain.servers import NO_RELAY, CallRelay, CallResult, ServerLis
 MAX_PAGES = 1000
 HTTP_TIMEOUT_SECONDS = 30.0
 PING_TIMEOUT_SECONDS = 10.0
+SUBSCRIBE_TIMEOUT_SECONDS = 10.0
 SHUTDOWN_TIMEOUT_SECONDS = 1.0
 SESSION_HEADER = "mcp-session-id"
 # The SDK's messages for an HTTP error without a JSON-RPC answer; a lost stream has the code CONNECTION_CLOSED. A server
@@ -148,6 +150,23 @@ class McpServer:
             await self._session.send_request(request, types.CompleteResult)
             result: dict[str, Any] = clean(_raw_result.get())
             return result
+
+    async def follow_resource(
+        self, uri: str, *, on_start: Callable[[], object], on_update: Callable[[str], object]
+    ) -> None:
+        """Reports changes of a resource until the connection or the subscription ends. Raises what `call` raises."""
+        async with AsyncExitStack() as stack:
+            stack.enter_context(self._channel.updates.follow(uri, on_update))
+            async with self._translate_errors(self._spec.name, SUBSCRIBE_TIMEOUT_SECONDS):
+                subscription = subscribe(self._session, uri, modern=self._channel.modern)
+                stream = await stack.enter_async_context(subscription)
+            on_start()
+            if stream is None:
+                await self._channel.closed.wait()
+            else:
+                with suppress(SubscriptionLost):
+                    async for _ in stream:
+                        pass  # the connection's notifications are reported already
 
     @asynccontextmanager
     async def _translate_errors(self, subject: str, within: float) -> AsyncIterator[None]:
@@ -381,6 +400,7 @@ class _LenientDispatcher:
         self._inner = inner
         self.modern = False
         self.changed = asyncio.Event()
+        self.updates = ResourceUpdates()
         self.closed = asyncio.Event()
 
     async def send_raw_request(
@@ -404,6 +424,7 @@ class _LenientDispatcher:
         def intercept(method: str, params: Mapping[str, Any] | None) -> bool:
             if method.removeprefix("notifications/") in _CHANGES:
                 self.changed.set()
+            self.updates.report(method, params)
             return on_notify_intercept(method, params) if on_notify_intercept else False
 
         try:

@@ -163,6 +163,14 @@ class Gateway:
         async with self._use(item) as server:
             return await server.complete(params, within=within)
 
+    async def follow_resource(
+        self, item: Item, uri: str, *, on_start: Callable[[], object], on_update: Callable[[str], object]
+    ) -> None:
+        """Follows a resource of the item's server, which stays awake, until the connection ends. Raises what `call`
+        raises."""
+        async with self._use(item) as server:
+            await server.follow_resource(uri, on_start=on_start, on_update=on_update)
+
     @asynccontextmanager
     async def _use(self, item: Item) -> AsyncIterator[ToolServer]:
         """The server of an item that the configuration allows. A server that is lost meanwhile is started again."""

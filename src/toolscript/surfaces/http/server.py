@@ -47,8 +47,10 @@ class HttpServer:
             await self._server.serve(sockets=[self._socket])
 
     def stop(self) -> None:
-        """Stops the server after the requests in progress are answered."""
+        """Stops the server after the requests in progress are answered, and subscriptions are ended."""
         self._server.should_exit = True
+        if self.served.current:
+            self.served.current.native_changes.end_streams()
 
 
 def _get_url(listening: socket.socket) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import anyio
@@ -35,6 +35,7 @@ from toolscript.domain.access import Caller, Grant, Principal
 from toolscript.domain.errors import Forbidden, Invalid, InvalidArguments, ToolFailed, ToolscriptError, Unavailable
 from toolscript.domain.servers import NO_RELAY, TRACE_FIELDS, CallRelay
 from toolscript.services.knowledge.search import KnowledgeQuery
+from toolscript.services.tools.native_changes import ChangeFilter, ChangeStream
 from toolscript.surfaces.callers import OWNER, admit_client, identify_caller, identify_principal, require_scope
 from toolscript.surfaces.json.knowledge import build_knowledge_response, public_error_message
 from toolscript.surfaces.json.tools import build_tool_response
@@ -56,16 +57,22 @@ from toolscript.surfaces.mcp.endpoint import HttpEndpoint
 from toolscript.surfaces.mcp.native import AnswerRequest, add_native_requests, answer_request, wrap_result
 from toolscript.surfaces.mcp.results import build_text_result, keep_result, restore_result
 from toolscript.surfaces.mcp.search_tools import search_skills, search_tools
+from toolscript.surfaces.mcp.subscriptions import (
+    LIST_NOTIFICATIONS,
+    ConnectionChanges,
+    OpenStream,
+    add_subscriptions,
+)
 
 OTHER_METHOD = "other"
 Context = ServerRequestContext[Any, Request]
 AnswerCall = Callable[[CallToolRequestParams, Context], Awaitable[Mapping[str, Any]]]
 
 
-def build_server(answer: AnswerCall, answer_native: AnswerRequest) -> Server[Any]:
-    """Builds the MCP server. `answer` gets each call of a tool, and its context; `answer_native` the
-    requests for prompts and resources. A ToolscriptError becomes a result with `isError`. The key of a request decides
-    which tools it sees and may call."""
+def build_server(answer: AnswerCall, answer_native: AnswerRequest, open_stream: OpenStream) -> Server[Any]:
+    """Builds the MCP server. `answer` gets each call of a tool, and its context; `answer_native` the requests for
+    prompts and resources; `open_stream` opens what a client listens to. A ToolscriptError becomes a result with
+    `isError`. The key of a request decides which tools it sees and may call."""
 
     async def list_tools(context: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
         if params and params.cursor:
@@ -105,6 +112,7 @@ def build_server(answer: AnswerCall, answer_native: AnswerRequest) -> Server[Any
         on_call_tool=call,
     )
     add_native_requests(server, answer_native, _get_grant, _note_missing_scope)
+    add_subscriptions(server, open_stream, _get_grant)
     server.middleware += [name_method, explain_access, restore_result]
     return server
 
@@ -123,13 +131,15 @@ def _note_missing_scope(context: Context, error: ToolscriptError) -> None:
         context.request.scope["missing_scope"] = error.details.get("scope")
 
 
-async def serve_over_stdio(answer: AnswerCall, answer_native: AnswerRequest) -> None:
+async def serve_over_stdio(answer: AnswerCall, answer_native: AnswerRequest, open_stream: OpenStream) -> None:
     """Serves on standard input and output until the input ends."""
-    server = build_server(answer, answer_native)
+    server = build_server(answer, answer_native, open_stream)
+    changes = ConnectionChanges(server, open_stream)
     valid, messages = anyio.create_memory_object_stream[SessionMessage | Exception]()
     async with stdio_server() as (inbox, outbox), anyio.create_task_group() as tasks:
         tasks.start_soon(_refuse_invalid, inbox, outbox, valid)
-        await server.run(messages, outbox, server.create_initialization_options())
+        tasks.start_soon(changes.run)
+        await server.run(messages, outbox, server.create_initialization_options(LIST_NOTIFICATIONS))
         tasks.cancel_scope.cancel()
 
 
@@ -188,7 +198,12 @@ def build_endpoint(wait_for_app: Callable[[], Awaitable[App]], max_body_bytes: i
     async def answer_native(method: str, params: dict[str, Any], _: Request | None) -> dict[str, Any]:
         return await answer_request(await wait_for_app(), method, params)
 
-    return HttpEndpoint(build_server(answer, answer_native), max_body_bytes)
+    @asynccontextmanager
+    async def open_stream(wanted: ChangeFilter) -> AsyncIterator[ChangeStream]:
+        async with (await wait_for_app()).native_changes.open(wanted) as stream:
+            yield stream
+
+    return HttpEndpoint(build_server(answer, answer_native, open_stream), max_body_bytes)
 
 
 def build_relay(context: Context) -> CallRelay:

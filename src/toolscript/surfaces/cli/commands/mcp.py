@@ -10,7 +10,7 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from toolscript.app.app import App
     from toolscript.domain.servers import Progress
+    from toolscript.services.tools.native_changes import ChangeFilter, ChangeStream
     from toolscript.surfaces.mcp.server import Context
 
 START_TIMEOUT_SECONDS = 30.0
@@ -61,7 +62,7 @@ async def _serve(settings: Settings) -> None:
 
     calls = GatewayCalls(settings)
     opening = asyncio.create_task(calls.open())
-    serving = asyncio.create_task(serve_over_stdio(calls.answer, calls.answer_native))
+    serving = asyncio.create_task(serve_over_stdio(calls.answer, calls.answer_native, calls.open_stream))
     is_stopped = asyncio.Event()
     on_stop_signal(is_stopped.set)
     waiting = asyncio.create_task(is_stopped.wait())
@@ -126,6 +127,22 @@ class GatewayCalls:
                 return dict(response["result"])
             await self.open()
         raise Unavailable(GATEWAY_GONE)
+
+    @asynccontextmanager
+    async def open_stream(self, wanted: ChangeFilter) -> AsyncIterator[ChangeStream]:
+        """A stream of changes, of this process's gateway or the other one's. Raises Unavailable."""
+        from toolscript.surfaces.mcp.remote_changes import open_remote_stream
+
+        await self.open()
+        url = find_gateway_url(self._settings)
+        if self._own_app is not None:
+            stream = self._own_app.native_changes.open(wanted)
+        elif url is not None:
+            stream = open_remote_stream(url, self._build_credentials(), wanted, trust_env=uses_proxy(url))
+        else:
+            raise Unavailable(GATEWAY_GONE)
+        async with stream as opened:
+            yield opened
 
     async def close(self) -> None:
         """Ends the gateway if it is this process's own."""

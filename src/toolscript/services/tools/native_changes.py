@@ -1,0 +1,248 @@
+"""Tells clients when a list of prompts or resources changes, and when a resource does.
+
+Each client has a stream, which holds each change once until the client has taken it: a slow one costs no memory, and
+holds up nobody. Resources are followed on their server while some stream waits for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from toolscript.domain.catalog import Item, ItemType
+from toolscript.domain.errors import NotFound, ToolscriptError, Unavailable
+from toolscript.domain.native_names import wrap_uri
+from toolscript.services.catalogue.gateway import Gateway
+from toolscript.services.catalogue.snapshot import CatalogueSnapshots
+from toolscript.services.tools.native import NativeItems, NativeList
+
+MAX_STREAMS = 256
+MAX_URIS = 100
+MAX_WAITING = 1_000
+# A stream ends then, and its client opens the next one: with a key that is no longer valid it cannot.
+MAX_STREAM_SECONDS = 3_600.0
+SUBSCRIBE_SECONDS = 10.0
+DEBOUNCE_SECONDS = 0.2
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1.0, 60.0
+
+Fingerprints = Mapping[NativeList, frozenset[tuple[str, str]]]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeFilter:
+    """What a client wants to hear of: changed lists, and resources by their URIs on our server."""
+
+    prompts: bool = False
+    resources: bool = False
+    uris: tuple[str, ...] = ()
+
+    def wants(self, kind: NativeList) -> bool:
+        """Whether changes of that list are wanted. Templates count as resources, as in the protocol."""
+        return self.prompts if kind is NativeList.PROMPTS else self.resources
+
+
+@dataclass(frozen=True, slots=True)
+class ListChanged:
+    """A list is no longer what it was."""
+
+    kind: NativeList
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceChanged:
+    """The contents of a resource are no longer what they were."""
+
+    uri: str
+
+
+NativeChange = ListChanged | ResourceChanged
+
+
+class ChangeStream:
+    """The changes that a client has not taken yet."""
+
+    def __init__(self, honoured: ChangeFilter) -> None:
+        self.honoured = honoured
+        """What the client will hear of: not every server can be followed."""
+        self._waiting: dict[NativeChange, None] = {}
+        self._has_news = asyncio.Event()
+        self._is_closed = False
+
+    def deliver(self, change: NativeChange) -> None:
+        """Adds a change; ends the stream of a client that takes none."""
+        if len(self._waiting) >= MAX_WAITING:
+            self.close()
+        elif not self._is_closed:
+            self._waiting[change] = None
+            self._has_news.set()
+
+    def close(self) -> None:
+        """Ends the stream after what is waiting."""
+        self._is_closed = True
+        self._has_news.set()
+
+    def __aiter__(self) -> ChangeStream:
+        return self
+
+    async def __anext__(self) -> NativeChange:
+        while not self._waiting:
+            if self._is_closed:
+                raise StopAsyncIteration
+            self._has_news.clear()
+            await self._has_news.wait()
+        change = next(iter(self._waiting))
+        del self._waiting[change]
+        return change
+
+
+@dataclass(slots=True)
+class _Followed:
+    """A resource that some streams wait for. `is_followed` is set once its server has answered."""
+
+    is_followed: asyncio.Future[bool]
+    streams: set[ChangeStream] = field(default_factory=set)
+    task: asyncio.Task[None] | None = None
+
+
+class NativeChanges:
+    """Opens streams, and brings changes to them."""
+
+    def __init__(self, snapshots: CatalogueSnapshots, gateway: Gateway, native: NativeItems) -> None:
+        self._snapshots = snapshots
+        self._gateway = gateway
+        self._native = native
+        self._streams: set[ChangeStream] = set()
+        self._followed: dict[str, _Followed] = {}
+        self._has_changed = asyncio.Event()
+        self._watching: asyncio.Task[None] | None = None
+        snapshots.watch(self._has_changed.set)
+
+    @asynccontextmanager
+    async def open(self, wanted: ChangeFilter) -> AsyncIterator[ChangeStream]:
+        """A stream of what is wanted and can be followed. It ends after an hour, and when the gateway does. Raises
+        Unavailable when too many are open."""
+        if len(self._streams) >= MAX_STREAMS:
+            raise Unavailable(f"{MAX_STREAMS} subscriptions are open, which is the limit: try again later")
+        stream = ChangeStream(wanted)
+        self._streams.add(stream)
+        ending = asyncio.get_running_loop().call_later(MAX_STREAM_SECONDS, stream.close)
+        uris = wanted.uris[:MAX_URIS]
+        try:
+            if (wanted.prompts or wanted.resources) and self._watching is None:
+                self._watching = asyncio.create_task(self._watch(await self._fingerprint()))
+            answers = await asyncio.gather(*(self._follow(uri, stream) for uri in uris))
+            followed = tuple(uri for uri, is_followed in zip(uris, answers, strict=True) if is_followed)
+            stream.honoured = ChangeFilter(wanted.prompts, wanted.resources, followed)
+            yield stream
+        finally:
+            ending.cancel()
+            self._streams.discard(stream)
+            for uri in uris:
+                self._unfollow(uri, stream)
+            if not self._streams and self._watching:
+                self._watching.cancel()
+                self._watching = None
+
+    def end_streams(self) -> None:
+        """Ends all streams: clients open them again where they are served next."""
+        for stream in self._streams:
+            stream.close()
+
+    async def close(self) -> None:
+        """Ends all streams, and stops following."""
+        self.end_streams()
+        tasks = [followed.task for followed in self._followed.values()] + [self._watching]
+        running = [task for task in tasks if task]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    async def _watch(self, seen: Fingerprints) -> None:
+        """Compares the lists after every change of the catalogue: most are changes of tools."""
+        while True:
+            await self._has_changed.wait()
+            await asyncio.sleep(DEBOUNCE_SECONDS)
+            self._has_changed.clear()
+            try:
+                current = await self._fingerprint()
+            except ToolscriptError as error:
+                log.info("lists_not_compared", extra={"reason": error.message})
+                self._has_changed.set()
+                await asyncio.sleep(FIRST_PAUSE_SECONDS)
+                continue
+            for kind in seen:
+                if current[kind] != seen[kind]:
+                    for stream in [each for each in self._streams if each.honoured.wants(kind)]:
+                        stream.deliver(ListChanged(kind))
+            seen = current
+
+    async def _fingerprint(self) -> Fingerprints:
+        facts = await self._snapshots.current().facts()
+        offered = [(i, each) for i, each in facts.items.items() if each.type is not ItemType.TOOL]
+        kinds = {NativeList.PROMPTS: ItemType.PROMPT, NativeList.RESOURCES: ItemType.RESOURCE}
+        return {
+            kind: frozenset((i, each.digest) for i, each in offered if each.type is type_)
+            for kind, type_ in kinds.items()
+        }
+
+    async def _follow(self, uri: str, stream: ChangeStream) -> bool:
+        """Adds the stream to those of the resource; returns whether its server reports changes."""
+        try:
+            item = await self._native.find_resource(uri)
+        except NotFound:
+            return False
+        followed = self._followed.get(uri)
+        if followed is None:
+            followed = self._followed[uri] = _Followed(asyncio.get_running_loop().create_future())
+            followed.task = asyncio.create_task(self._keep_following(item, followed))
+        followed.streams.add(stream)
+        try:
+            async with asyncio.timeout(SUBSCRIBE_SECONDS):
+                is_followed = await asyncio.shield(followed.is_followed)
+        except TimeoutError:
+            is_followed = False
+        if not is_followed:
+            self._unfollow(uri, stream)
+        return is_followed
+
+    def _unfollow(self, uri: str, stream: ChangeStream) -> None:
+        followed = self._followed.get(uri)
+        if followed is None:
+            return
+        followed.streams.discard(stream)
+        if not followed.streams:
+            del self._followed[uri]
+            if followed.task:
+                followed.task.cancel()
+
+    async def _keep_following(self, item: Item, followed: _Followed) -> None:
+        """Follows the resource until cancelled, also after its server was lost; not if the server refuses at first."""
+        pause, own_uri = FIRST_PAUSE_SECONDS, str((item.annotations or {})["uri"])
+
+        def report(own_uri: str) -> None:
+            for stream in list(followed.streams):
+                stream.deliver(ResourceChanged(wrap_uri(item.server, own_uri)))
+
+        def start() -> None:
+            nonlocal pause
+            pause = FIRST_PAUSE_SECONDS
+            if followed.is_followed.done():
+                report(own_uri)  # it may have changed while nobody followed it
+            else:
+                followed.is_followed.set_result(True)
+
+        while True:
+            try:
+                await self._gateway.follow_resource(item, own_uri, on_start=start, on_update=report)
+            except ToolscriptError as error:
+                if not followed.is_followed.done():
+                    log.info("resource_not_followed", extra={"server": item.server, "reason": error.message})
+                    followed.is_followed.set_result(False)
+                    return
+            await asyncio.sleep(pause)
+            pause = min(MAX_PAUSE_SECONDS, 2 * pause)

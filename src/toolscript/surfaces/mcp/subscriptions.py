@@ -1,0 +1,178 @@
+"""Notifications of changes: on the streams that clients of 2026-07-28 open, and on the connection of older clients over
+stdio. Our own tools never change while we run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import Any
+
+from mcp import MCPError
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.lowlevel.server import NotificationOptions
+from mcp.server.session import ServerSession
+from mcp.shared.subscriptions import (
+    SUBSCRIPTION_ID_META_KEY,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ServerEvent,
+    event_to_notification,
+)
+from mcp_types import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    DiscoverResult,
+    EmptyResult,
+    RequestParams,
+    SubscribeRequestParams,
+    SubscriptionFilter,
+    SubscriptionsAcknowledgedNotification,
+    SubscriptionsAcknowledgedNotificationParams,
+    SubscriptionsListenRequestParams,
+    SubscriptionsListenResult,
+    UnsubscribeRequestParams,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from toolscript.domain.access import Grant, Scope
+from toolscript.domain.errors import ToolscriptError
+from toolscript.services.tools.native import NativeList
+from toolscript.services.tools.native_changes import ChangeFilter, ChangeStream, ListChanged, NativeChange
+from toolscript.surfaces.mcp.native import to_mcp_error
+
+RETRY_SECONDS = 5.0
+# What clients of an older version over stdio are told that they will be notified of.
+LIST_NOTIFICATIONS = NotificationOptions(prompts_changed=True, resources_changed=True)
+
+Context = ServerRequestContext[Any, Any]
+OpenStream = Callable[[ChangeFilter], AbstractAsyncContextManager[ChangeStream]]
+
+
+def add_subscriptions(server: Server[Any], open_stream: OpenStream, find_grant: Callable[[Context], Grant]) -> None:
+    """Registers `subscriptions/listen`, and a discovery that does not promise changes of tools."""
+
+    async def listen(context: Context, params: SubscriptionsListenRequestParams) -> SubscriptionsListenResult:
+        if context.request_id is None:
+            raise MCPError(INVALID_REQUEST, "subscriptions/listen needs a request id")
+        wanted = _read_filter(params.notifications, find_grant(context))
+        try:
+            async with open_stream(wanted) as stream:
+                return await _send_changes(context, stream)
+        except ToolscriptError as error:
+            raise to_mcp_error(error) from error
+
+    async def discover(context: Context, _: RequestParams) -> DiscoverResult:
+        capabilities = server.get_capabilities(protocol_version=context.protocol_version)
+        if capabilities.tools:
+            capabilities.tools.list_changed = False
+        versions = list(MODERN_PROTOCOL_VERSIONS)
+        return DiscoverResult(supported_versions=versions, capabilities=capabilities, instructions=server.instructions)
+
+    server.add_request_handler("subscriptions/listen", SubscriptionsListenRequestParams, listen)
+    server.add_request_handler("server/discover", RequestParams, discover)
+
+
+async def _send_changes(context: Context, stream: ChangeStream) -> SubscriptionsListenResult:
+    meta: dict[str, Any] = {SUBSCRIPTION_ID_META_KEY: context.request_id}
+    acknowledged = SubscriptionsAcknowledgedNotificationParams(notifications=write_filter(stream.honoured), _meta=meta)
+    notification: Any = SubscriptionsAcknowledgedNotification(params=acknowledged)
+    await context.session.send_notification(notification, related_request_id=context.request_id)
+    async for change in stream:
+        notification = event_to_notification(_to_event(change), meta)
+        await context.session.send_notification(notification, related_request_id=context.request_id)
+    return SubscriptionsListenResult(_meta=meta)
+
+
+class ConnectionChanges:
+    """Notifies the one client of a stdio connection, if its version of the protocol has no streams."""
+
+    def __init__(self, server: Server[Any], open_stream: OpenStream) -> None:
+        self._open_stream = open_stream
+        self._session: asyncio.Future[ServerSession] = asyncio.get_running_loop().create_future()
+        self._followed: dict[str, asyncio.Task[None]] = {}
+        server.middleware.append(self._note_session)
+        server.add_request_handler("resources/subscribe", SubscribeRequestParams, self._subscribe)
+        server.add_request_handler("resources/unsubscribe", UnsubscribeRequestParams, self._unsubscribe)
+
+    async def run(self) -> None:
+        """Notifies the client of changed lists until cancelled."""
+        wanted = ChangeFilter(prompts=True, resources=True)
+        try:
+            session = await self._session
+            while True:
+                with suppress(ToolscriptError, MCPError):
+                    async with self._open_stream(wanted) as stream:
+                        async for change in stream:
+                            await _notify(session, change)
+                await asyncio.sleep(RETRY_SECONDS)
+                for kind in (NativeList.PROMPTS, NativeList.RESOURCES):  # they may have changed while nobody looked
+                    await _notify(session, ListChanged(kind))
+        finally:
+            for task in self._followed.values():
+                task.cancel()
+
+    async def _note_session(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        if ctx.method == "notifications/initialized" and not self._session.done():
+            self._session.set_result(ctx.session)
+        return await call_next(ctx)
+
+    async def _subscribe(self, context: Context, params: SubscribeRequestParams) -> EmptyResult:
+        if params.uri in self._followed:
+            return EmptyResult()
+        is_followed: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        following = self._follow(params.uri, context.session, is_followed)
+        self._followed[params.uri] = asyncio.create_task(following)
+        if not await is_followed:
+            self._followed.pop(params.uri).cancel()
+            raise MCPError(INVALID_PARAMS, f"{params.uri} cannot be followed: it does not exist, or its server refuses")
+        return EmptyResult()
+
+    async def _unsubscribe(self, _: Context, params: UnsubscribeRequestParams) -> EmptyResult:
+        if task := self._followed.pop(params.uri, None):
+            task.cancel()
+        return EmptyResult()
+
+    async def _follow(self, uri: str, session: ServerSession, is_followed: asyncio.Future[bool]) -> None:
+        while True:
+            with suppress(ToolscriptError, MCPError):
+                async with self._open_stream(ChangeFilter(uris=(uri,))) as stream:
+                    if not is_followed.done():
+                        is_followed.set_result(uri in stream.honoured.uris)
+                    async for change in stream:
+                        await _notify(session, change)
+            if not is_followed.done():
+                is_followed.set_result(False)
+            await asyncio.sleep(RETRY_SECONDS)
+
+
+async def _notify(session: ServerSession, change: NativeChange) -> None:
+    notification: Any = event_to_notification(_to_event(change), {})
+    await session.send_notification(notification)
+
+
+def _to_event(change: NativeChange) -> ServerEvent:
+    if isinstance(change, ListChanged):
+        return PromptsListChanged() if change.kind is NativeList.PROMPTS else ResourcesListChanged()
+    return ResourceUpdated(uri=change.uri)
+
+
+def write_filter(honoured: ChangeFilter) -> SubscriptionFilter:
+    """The filter in the words of the protocol, which leaves out what is not wanted."""
+    return SubscriptionFilter(
+        prompts_list_changed=honoured.prompts or None,
+        resources_list_changed=honoured.resources or None,
+        resource_subscriptions=list(honoured.uris) or None,
+    )
+
+
+def _read_filter(wanted: SubscriptionFilter, grant: Grant) -> ChangeFilter:
+    """What of the wanted the key allows: lists with the scope to search, resources with the scope to call."""
+    may_search, may_call = Scope.SEARCH in grant.scopes, Scope.CALL in grant.scopes
+    return ChangeFilter(
+        prompts=may_search and wanted.prompts_list_changed is True,
+        resources=may_search and wanted.resources_list_changed is True,
+        uris=tuple(dict.fromkeys(wanted.resource_subscriptions or ())) if may_call else (),
+    )

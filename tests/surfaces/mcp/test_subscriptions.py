@@ -1,0 +1,258 @@
+"""Notifications of changed lists and resources: over HTTP, over stdio, and through a process that forwards them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.subscriptions import PromptsListChanged, ResourcesListChanged, ResourceUpdated
+from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
+
+from tests.fixtures.serving import serve
+from tests.servers import make_scripted_spec
+from tests.servers.preloaded import toolscript_command
+from toolscript.app.app import App, open_app
+from toolscript.configuration.files import load_configuration
+from toolscript.services.tools import native_changes
+from toolscript.services.tools.native_changes import ChangeFilter, ResourceChanged
+from toolscript.settings import load_settings
+
+pytestmark = [
+    pytest.mark.req("G-08"),
+    pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),
+]
+
+TIMEOUT_SECONDS = 40.0
+WELCOME = "toolscript:notes/memo://welcome"
+LISTS: dict[str, list[Any]] = {
+    "tools": [],
+    "prompts": [{"name": "greet"}],
+    "resources": [{"uri": "memo://welcome", "name": "welcome"}],
+    "resourceTemplates": [],
+}
+
+
+@dataclass
+class Notes:
+    """The server whose lists and resources change, and the configuration that names it."""
+
+    folder: Path
+    lists: dict[str, list[Any]] = field(default_factory=lambda: {key: list(value) for key, value in LISTS.items()})
+    updates: int = 0
+
+    def __post_init__(self) -> None:
+        self.write()
+        (self.folder / "updates").write_text("0")
+        spec = make_scripted_spec(watch=str(self.folder / "lists.json"), subscriptions=str(self.folder / "updates"))
+        servers = {"notes": spec, "other": make_scripted_spec(resources=True)}
+        self.configuration.write_text(json.dumps({"mcpServers": servers}))
+
+    @property
+    def configuration(self) -> Path:
+        return self.folder / "servers.json"
+
+    def write(self) -> None:
+        (self.folder / "lists.json").write_text(json.dumps(self.lists))
+
+    def add(self, kind: str, entry: dict[str, Any]) -> None:
+        self.lists[kind].append(entry)
+        self.write()
+
+    def update_resources(self) -> None:
+        self.updates += 1
+        (self.folder / "updates").write_text(str(self.updates))
+
+
+@asynccontextmanager
+async def open_gateway(notes: Notes) -> AsyncIterator[tuple[App, str]]:
+    folder = notes.folder
+    given = {"data_dir": folder / "data", "search_model": "hashed-64", "index": "memory:", "port": 0}
+    configuration = load_configuration(notes.configuration, home=folder, folder=folder, environment={})
+    async with open_app(load_settings(variables={}, **given), serving=True) as app:
+        await app.gateway.apply(configuration.servers)
+        await app.gateway.settle(TIMEOUT_SECONDS)
+        async with serve(app) as url:
+            yield app, url
+
+
+def stdio(folder: Path, *arguments: str) -> StdioServerParameters:
+    command, *first = toolscript_command()
+    environment = {"TOOLSCRIPT_SEARCH_MODEL": "hashed-64", "HOME": str(folder)}
+    return StdioServerParameters(command=command, args=[*first, "mcp", *arguments], env=environment)
+
+
+@asynccontextmanager
+async def over_http(notes: Notes, **options: Any) -> AsyncIterator[Client]:
+    async with open_gateway(notes) as (_, url), Client(f"{url}/mcp", **options) as client:
+        yield client
+
+
+@asynccontextmanager
+async def over_stdio(notes: Notes, **options: Any) -> AsyncIterator[Client]:
+    arguments = ("--config", str(notes.configuration), "--data-dir", str(notes.folder / "data"))
+    async with Client(stdio(notes.folder, *arguments), **options) as client, asyncio.timeout(TIMEOUT_SECONDS):
+        while not (await client.list_prompts()).prompts:  # noqa: ASYNC110  (the event happens in another process)
+            await asyncio.sleep(0.05)
+        yield client
+
+
+@asynccontextmanager
+async def through_another_process(notes: Notes, **options: Any) -> AsyncIterator[Client]:
+    (notes.folder / "other").mkdir()
+    arguments = ("--data-dir", str(notes.folder / "other"))
+    async with (
+        open_gateway(notes) as (_, url),
+        Client(stdio(notes.folder, "--gateway", url, *arguments), **options) as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> Notes:
+    return Notes(tmp_path)
+
+
+@pytest.mark.parametrize("connect", [over_http, over_stdio, through_another_process])
+async def test_a_client_that_listens_hears_of_changed_lists_and_resources(connect: Any, notes: Notes) -> None:
+    async with (
+        connect(notes) as client,
+        asyncio.timeout(TIMEOUT_SECONDS),
+        client.listen(
+            tools_list_changed=True,
+            prompts_list_changed=True,
+            resources_list_changed=True,
+            resource_subscriptions=[WELCOME, "toolscript:other/memo://welcome", "memo://welcome"],
+        ) as changes,
+    ):
+        assert changes.honored.resource_subscriptions == [WELCOME]
+        assert changes.honored.tools_list_changed is None
+        notes.add("prompts", {"name": "part"})
+        assert await anext(changes) == PromptsListChanged()
+        assert [each.name for each in (await client.list_prompts()).prompts] == ["notes__greet", "notes__part"]
+        notes.add("resourceTemplates", {"uriTemplate": "memo://{day}", "name": "day"})
+        assert await anext(changes) == ResourcesListChanged()
+        notes.update_resources()
+        assert await anext(changes) == ResourceUpdated(WELCOME)
+
+
+@pytest.mark.parametrize("connect", [over_stdio, through_another_process])
+async def test_an_older_client_over_stdio_is_notified_on_its_connection(connect: Any, notes: Notes) -> None:
+    heard: asyncio.Queue[str] = asyncio.Queue()
+
+    async def note(message: Any) -> None:
+        heard.put_nowait(message.method + getattr(message.params, "uri", ""))
+
+    async with connect(notes, mode="legacy", message_handler=note) as client, asyncio.timeout(TIMEOUT_SECONDS):
+        await client.subscribe_resource(WELCOME)
+        await client.subscribe_resource(WELCOME)
+        notes.update_resources()
+        assert await wait_for(heard, "resources/updated") == f"notifications/resources/updated{WELCOME}"
+        notes.add("prompts", {"name": "part"})
+        assert await wait_for(heard, "prompts") == "notifications/prompts/list_changed"
+        notes.add("resources", {"uri": "memo://2", "name": "second"})
+        assert await wait_for(heard, "resources") == "notifications/resources/list_changed"
+        await client.unsubscribe_resource(WELCOME)
+        with pytest.raises(MCPError, match="cannot be followed") as refused:
+            await client.subscribe_resource("toolscript:other/memo://welcome")
+        assert refused.value.code == INVALID_PARAMS
+
+
+async def wait_for(heard: asyncio.Queue[str], part: str) -> str:
+    """The next notification with that part in its name: while servers start, lists change more than once."""
+    while part not in (method := await heard.get()):
+        pass
+    return method
+
+
+async def test_an_older_client_over_http_is_promised_no_notifications(notes: Notes) -> None:
+    async with over_http(notes, mode="legacy") as client:
+        capabilities = client.server_capabilities
+        assert capabilities.prompts is not None
+        assert not capabilities.prompts.list_changed
+        assert capabilities.resources is not None
+        assert not capabilities.resources.list_changed
+        assert not capabilities.resources.subscribe
+        with pytest.raises(MCPError) as refused:
+            await client.subscribe_resource(WELCOME)
+        assert refused.value.code == METHOD_NOT_FOUND
+
+
+async def test_changes_of_tools_are_not_promised(notes: Notes) -> None:
+    async with over_http(notes) as client:
+        assert client.server_capabilities.tools is not None
+        assert not client.server_capabilities.tools.list_changed
+        assert client.server_capabilities.prompts is not None
+        assert client.server_capabilities.prompts.list_changed
+
+
+async def test_a_stream_ends_when_the_gateway_does_and_nothing_waits_for_it(notes: Notes) -> None:
+    async with (
+        open_gateway(notes) as (app, url),
+        Client(f"{url}/mcp") as client,
+        client.listen(prompts_list_changed=True, resource_subscriptions=[WELCOME]) as changes,
+        asyncio.timeout(TIMEOUT_SECONDS),
+    ):
+        app.native_changes.end_streams()
+        assert [change async for change in changes] == []
+
+
+async def test_a_server_is_followed_only_while_somebody_listens(notes: Notes) -> None:
+    async with open_gateway(notes) as (app, _), asyncio.timeout(TIMEOUT_SECONDS):
+        wanted = ChangeFilter(uris=(WELCOME,))
+        async with app.native_changes.open(wanted) as one, app.native_changes.open(wanted) as two:
+            notes.update_resources()
+            assert await anext(one) == await anext(two)
+        async with app.native_changes.open(wanted) as three:
+            notes.update_resources()
+            assert await anext(three) == ResourceChanged(WELCOME)
+            assert one.honoured == three.honoured
+
+
+async def test_the_number_of_streams_is_bounded(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native_changes, "MAX_STREAMS", 1)
+    async with open_gateway(notes) as (_, url), Client(f"{url}/mcp") as client:
+        async with client.listen(prompts_list_changed=True):
+            with pytest.raises(MCPError, match="1 subscriptions are open, which is the limit"):
+                async with client.listen(prompts_list_changed=True):
+                    pass
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            while True:
+                try:
+                    async with client.listen(prompts_list_changed=True):
+                        break
+                except MCPError:  # the end of the first has not arrived yet
+                    await asyncio.sleep(0.05)
+
+
+async def test_a_client_that_takes_nothing_holds_each_change_once_and_is_ended_at_the_bound(
+    notes: Notes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native_changes, "MAX_WAITING", 2)
+    async with open_gateway(notes) as (app, _), app.native_changes.open(ChangeFilter(uris=(WELCOME,))) as stream:
+        for uri in ("a", "a", "a", "b", "c", "d"):
+            stream.deliver(ResourceChanged(uri))
+        assert [change.uri async for change in stream if isinstance(change, native_changes.ResourceChanged)] == [
+            "a",
+            "b",
+        ]
+
+
+async def test_a_lost_server_is_followed_again_and_its_resource_reported(notes: Notes) -> None:
+    async with (
+        open_gateway(notes) as (app, _),
+        asyncio.timeout(TIMEOUT_SECONDS),
+        app.native_changes.open(ChangeFilter(uris=(WELCOME,))) as stream,
+    ):
+        connection = app.gateway._connections["notes"]  # a server that ends by itself would end during a call
+        assert connection._server is not None
+        connection.abandon(connection._server, "lost")
+        assert await anext(stream) == ResourceChanged(WELCOME)
+        notes.update_resources()
+        assert await anext(stream) == ResourceChanged(WELCOME)
