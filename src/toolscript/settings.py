@@ -183,6 +183,18 @@ class Settings:
         "unless the gateway listens on a loopback address.",
         secret=True,
     )
+    login_key: str | None = _setting(
+        None,
+        "Secret that encrypts the tokens of `toolscript login` in the store; the same for all gateways on one store. "
+        "At least 32 characters. Empty: that of the file `login.key` in the data folder, which the first login "
+        "creates.",
+        secret=True,
+    )
+    client_id_url: str | None = _setting(
+        None,
+        "Address of a client id metadata document of Toolscript, which `toolscript login` gives to authorization "
+        "servers that support such documents, instead of registering a client.",
+    )
     environment: str = _setting(
         "development",
         "production refuses settings that are meant for development, such as TOOLSCRIPT_DEBUG_BYPASS_AUTH.",

@@ -88,6 +88,7 @@ ALLOWED_LIBRARIES: dict[str, set[str]] = {
     "adapters/postgres.py": {"psycopg", "psycopg_pool"},
     "adapters/qdrant": {"filelock", "numpy", "qdrant_edge"},
     "adapters/qdrant/server.py": {"httpx", "numpy", "qdrant_client"},
+    "adapters/sealing.py": {"cryptography"},
     "adapters/sql/feedback.py": {"numpy"},
     "adapters/sql/postgres.py": {"psycopg"},
     "adapters/tokens": {"httpx", "jwt"},

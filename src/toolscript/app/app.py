@@ -24,6 +24,7 @@ from toolscript.adapters.vector_cache_files import EmbeddingFiles
 from toolscript.app.access import Verifier, check_environment, local_token
 from toolscript.app.engines import open_gateway, open_index, open_language_model, open_reranker
 from toolscript.app.knowledge import open_library, open_reader, open_store, store_url
+from toolscript.app.logins import build_logins
 from toolscript.app.models import Model, open_model, open_text_model
 from toolscript.app.observability import Observability, open_observability
 from toolscript.domain.catalog import compute_skills_digest
@@ -45,6 +46,7 @@ from toolscript.ports.stores import (
 from toolscript.retrieval.capabilities import load_capabilities
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.access.keys import Keys
+from toolscript.services.access.logins import Logins
 from toolscript.services.access.plans import Plans, load_plans
 from toolscript.services.access.rates import Buckets, Rates
 from toolscript.services.catalogue.embedding_classifier import EmbeddingClassifier
@@ -108,6 +110,7 @@ class App:
     feedback_store: FeedbackStore
     documents: DocumentStore
     key_store: KeyStore
+    logins: Logins
     knowledge: KnowledgeReader
     knowledge_store: KnowledgeStore | None
     """None where knowledge is served: a server only reads it."""
@@ -137,7 +140,7 @@ class App:
         retriever, tool_retriever = Retriever(text_embedder, index), Retriever(embedder, catalogue_index)
         self.snapshots = self._build_snapshots(tool_retriever)
         self.sync = self._build_sync()
-        self.gateway = gateway = open_gateway(settings, self.sync)
+        self.gateway = gateway = open_gateway(settings, self.sync, self.logins)
         if observability.metrics:
             observability.metrics.watch_servers(lambda: gateway.statuses)
         self.tool_ranking = ToolRanking(tool_retriever, self.snapshots.capabilities, alpha=settings.search_alpha)
@@ -253,7 +256,15 @@ async def open_app(
     async with AsyncExitStack() as stack:
         app = await _open_adapters(settings, stack, fresh_index=fresh_index, serving=serving, demo=demo)
         _close_at_exit(
-            stack, app.snapshots, app.sync, app.gateway, app.verifier, app.keys, app.feedback, app.native_changes
+            stack,
+            app.logins,
+            app.snapshots,
+            app.sync,
+            app.gateway,
+            app.verifier,
+            app.keys,
+            app.feedback,
+            app.native_changes,
         )
         skills = load_skills(settings.skills)
         await app.skill_store.seed_skills(compute_skills_digest(skills), skills)
@@ -261,6 +272,8 @@ async def open_app(
             app.snapshots.start_following(app.catalogue_version)
         if serving:
             await app.keys.load()
+            gateway = app.gateway
+            app.logins.start_following(lambda name: gateway.reconnect(name.server, "its login has changed"))
         yield app
 
 
@@ -304,6 +317,7 @@ async def _open_adapters(
         feedback_store=SqlFeedback(catalogue[1]),
         documents=SqlDocuments(database),
         key_store=SqlKeys(database),
+        logins=build_logins(settings, database),
         knowledge=knowledge,
         knowledge_store=knowledge_store,
         language_model=language_model,

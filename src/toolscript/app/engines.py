@@ -11,6 +11,7 @@ from toolscript.app.extras import require_extra
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.servers import ServerSpec
 from toolscript.ports.indexes import VectorIndex
+from toolscript.ports.logins import AccessTokens
 from toolscript.ports.models import LanguageModel, Reranker
 from toolscript.ports.servers import ToolServer, ToolServers
 from toolscript.services.catalogue.gateway import Gateway
@@ -23,8 +24,9 @@ class Servers:
     """Connects to MCP servers. Imports the MCP package with the first connection, which takes a second, in a thread: a
     gateway answers searches meanwhile."""
 
-    def __init__(self, max_answer_bytes: int) -> None:
+    def __init__(self, max_answer_bytes: int, tokens: AccessTokens | None = None) -> None:
         self._max_answer_bytes = max_answer_bytes
+        self._tokens = tokens
 
     @asynccontextmanager
     async def connect(self, spec: ServerSpec, *, within: float) -> AsyncIterator[ToolServer]:
@@ -35,13 +37,14 @@ class Servers:
     def _import(self) -> ToolServers:
         with require_extra("server", "connecting to MCP servers"):
             from toolscript.adapters.mcp.client import McpServers
-        return McpServers(self._max_answer_bytes)
+        return McpServers(self._max_answer_bytes, self._tokens)
 
 
-def open_gateway(settings: Settings, sync: Sync | None = None) -> Gateway:
-    """The gateway; without a `sync` it connects to servers and leaves the catalogue alone."""
+def open_gateway(settings: Settings, sync: Sync | None = None, tokens: AccessTokens | None = None) -> Gateway:
+    """The gateway; without a `sync` it connects to servers and leaves the catalogue alone. `tokens` are those of
+    logins."""
     timeouts = Timeouts(connect=settings.connect_timeout, call=settings.call_timeout)
-    return Gateway(Servers(settings.call_max_mib * 2**20), sync, timeouts)
+    return Gateway(Servers(settings.call_max_mib * 2**20, tokens), sync, timeouts)
 
 
 def open_index(settings: Settings) -> VectorIndex:

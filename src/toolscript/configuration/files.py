@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from toolscript.configuration.jsonc import JsoncError, JsoncNode, parse_jsonc
 from toolscript.domain.errors import Invalid
-from toolscript.domain.servers import MAX_IDLE_MINUTES, ServerSpec, ServerStart, Transport
+from toolscript.domain.servers import MAX_IDLE_MINUTES, OAuthSpec, ServerSpec, ServerStart, Transport
 from toolscript.domain.spelling import find_nearest
 
 FILE_NAME = ".toolscript.json"
@@ -33,7 +33,10 @@ _URL_KEYS = ("httpUrl", "url", "serverUrl")
 _ENTRY_KEYS = (
     *("command", "args", "env", "envFile", "cwd", *_URL_KEYS, "headers"),
     *("type", "transport", "disabled", "enabled", "includeTools", "excludeTools", "start", "idleMinutes"),
+    *("oauth", "auth"),  # the second is another client's, and left alone
 )
+_OAUTH_KEYS = ("clientId", "clientSecret", "scopes", "redirectPort", "callbackPort")
+MAX_PORT = 65535
 
 # Patterns are strings: `re` compiles each at its first use, not when the command line starts.
 VARIABLE = (
@@ -271,7 +274,7 @@ class _ServerEntry:
         url = self._read_url(url_node)
         if not type_node and url_node.name != "httpUrl" and urlsplit(url).path.rstrip("/").endswith("/sse"):
             transport = Transport.SSE
-        return replace(spec, transport=transport, url=url, headers=self._read_headers())
+        return replace(spec, transport=transport, url=url, headers=self._read_headers(), oauth=self._read_oauth())
 
     def _get(self, name: str) -> JsoncNode | None:
         node = self.members.get(name)
@@ -369,6 +372,36 @@ class _ServerEntry:
             self.source.report(node, f"must be a list of strings, not {_describe_kind(node)}")
             return ()
         return tuple(text for each in node.value if (text := self.source.resolve(each, or_number=True)) is not None)
+
+    def _read_oauth(self) -> OAuthSpec:
+        node = self._get("oauth")
+        if node is None or not isinstance(node.value, dict):
+            if node is not None:
+                self.source.report(node, f"must be an object, not {_describe_kind(node)}")
+            return OAuthSpec()
+        self.source.report_misspelt(node.value, _OAUTH_KEYS)
+        own = replace(self, node=node, members=node.value)
+        client_id, client_secret, scopes = (
+            own._read_text("clientId"),
+            own._read_text("clientSecret"),
+            own._read_list("scopes"),
+        )
+        if client_secret and not client_id:
+            self.source.report(node, "has a clientSecret and no clientId")
+        return OAuthSpec(client_id, client_secret, scopes, own._read_port())
+
+    def _read_port(self) -> int:
+        node = self._get("redirectPort") or self._get("callbackPort")
+        if node is None:
+            return 0
+        if not isinstance(node.value, int) or isinstance(node.value, bool) or not 0 < node.value <= MAX_PORT:
+            self.source.report(node, f"must be a whole number from 1 to {MAX_PORT}")
+            return 0
+        return node.value
+
+    def _read_text(self, name: str) -> str:
+        node = self._get(name)
+        return (self.source.resolve(node) or "") if node else ""
 
     def _read_headers(self) -> dict[str, str]:
         headers = self._read_mapping("headers", _HEADER_NAME, _HEADER_VALUE)

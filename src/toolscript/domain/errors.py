@@ -83,6 +83,10 @@ class Unavailable(ToolscriptError):
     code = "UNAVAILABLE"
 
 
+class LoginRequired(Unavailable):
+    """A server is not available until a user logs in."""
+
+
 class DiskFull(Unavailable):
     """The disk has no room for what would be written. Reading goes on."""
 

@@ -37,6 +37,19 @@ MAX_IDLE_MINUTES = 10_080.0
 
 
 @dataclass(frozen=True, slots=True)
+class OAuthSpec:
+    """How Toolscript logs in at the authorization server of a server. Everything else is discovered."""
+
+    client_id: str = ""
+    """Empty: Toolscript registers itself. An https URL: a client id metadata document."""
+    client_secret: str = field(default="", repr=False)
+    scopes: tuple[str, ...] = ()
+    """Empty: those that the server asks for."""
+    redirect_port: int = 0
+    """The loopback port that the browser is sent back to; 0 picks a free one."""
+
+
+@dataclass(frozen=True, slots=True)
 class ServerSpec:
     """One server of the configuration. Equal specs need no restart. The repr contains no secrets."""
 
@@ -54,6 +67,9 @@ class ServerSpec:
     """None if the entry does not say: eager."""
     idle_minutes: float | None = None
     """Minutes without a call after which it is stopped, 0: never. None if the entry does not say."""
+    oauth: OAuthSpec = OAuthSpec()
+    user: str = ""
+    """Whose login the connection uses; empty for that of the installation."""
 
     @property
     def is_lazy(self) -> bool:
@@ -121,6 +137,8 @@ class ServerStatus:
     problems: tuple[str, ...] = ()
     attempts: int = 0
     retry_in_seconds: float | None = None
+    needs_login: bool = False
+    """Whether `toolscript login` makes it usable."""
 
 
 @dataclass(frozen=True, slots=True)

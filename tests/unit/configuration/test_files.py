@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from toolscript.configuration.files import FILE_NAME, MAX_FILE_BYTES, Configuration, load_configuration
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import Invalid
-from toolscript.domain.servers import ServerSpec, Transport
+from toolscript.domain.servers import OAuthSpec, ServerSpec, Transport
 
 ENVIRONMENT = {"TOKEN": "s3cret", "EMPTY": "", "NESTED": "${TOKEN}", "BREAK": "a\r\nb", "NUL": "a\0b", "KEY_2": "k"}
 quick = settings(max_examples=150, deadline=None)
@@ -580,7 +580,9 @@ KEYS = (
     "type transport command args cwd url httpUrl serverUrl envFile disabled enabled includeTools excludeTools gallery"
 )
 ENTRIES = st.fixed_dictionaries(
-    {}, optional=dict.fromkeys(KEYS.split(), ANYTHING) | {"env": SECRETS | ANYTHING, "headers": SECRETS | ANYTHING}
+    {},
+    optional=dict.fromkeys(KEYS.split(), ANYTHING)
+    | {"env": SECRETS | ANYTHING, "headers": SECRETS | ANYTHING, "oauth": SECRETS | ANYTHING},
 )
 
 
@@ -605,3 +607,22 @@ def test_any_file_loads_or_raises_one_error_without_secrets(
     else:
         assert {s.name for s in servers} <= entries.keys()
         assert SECRET not in repr(servers)
+
+
+@pytest.mark.req("G-01", "G-11", "X-03", "X-04")
+def test_a_login_can_be_configured(place: ConfigurationFolders) -> None:
+    oauth = {"clientId": "me", "clientSecret": SECRET, "scopes": ["read", "write"], "redirectPort": 33418}
+    spec = place.spec(url="https://e.com", oauth=oauth)
+    assert spec.oauth == OAuthSpec("me", SECRET, ("read", "write"), 33418)
+    assert SECRET not in repr(spec)
+    assert place.spec(url="https://e.com", oauth={"callbackPort": 8080, "other": 1}).oauth.redirect_port == 8080
+    for wrong, problem in (
+        ([], "oauth: must be an object, not a list"),
+        ({"clientid": "me"}, 'oauth.clientid: unknown key, did you mean "clientId"?'),
+        ({"clientSecret": SECRET}, "oauth: has a clientSecret and no clientId"),
+        ({"redirectPort": 70000}, "oauth.redirectPort: must be a whole number from 1 to 65535"),
+        ({"scopes": "read"}, "oauth.scopes: must be a list of strings, not a string"),
+    ):
+        (message,) = place.problems(url="https://e.com", oauth=wrong)
+        assert message.endswith(problem)
+        assert SECRET not in message

@@ -37,11 +37,14 @@ from toolscript.adapters.mcp.lenient_reader import (
     make_acceptable,
     read_items,
 )
+from toolscript.adapters.mcp.oauth.bearer import BearerAuth
 from toolscript.adapters.mcp.resource_updates import ResourceUpdates, subscribe
 from toolscript.adapters.mcp.stdio import MAX_MESSAGE_BYTES, ServerProcess, stdio_transport
 from toolscript.domain.catalog import Item, ItemType
-from toolscript.domain.errors import TimedOut, ToolscriptError, Unavailable, UpstreamFailed
+from toolscript.domain.errors import LoginRequired, TimedOut, ToolscriptError, Unavailable, UpstreamFailed
+from toolscript.domain.logins import describe_command, may_log_in
 from toolscript.domain.servers import NO_RELAY, CallRelay, CallResult, ServerListing, ServerSpec, Transport
+from toolscript.ports.logins import AccessTokens
 
 MAX_PAGES = 1000
 HTTP_TIMEOUT_SECONDS = 30.0
@@ -63,14 +66,16 @@ log = logging.getLogger(__name__)
 class McpServers:
     """Connects to servers over stdio, streamable HTTP and SSE."""
 
-    def __init__(self, max_answer_bytes: int = MAX_MESSAGE_BYTES) -> None:
-        """Longer answers become errors."""
+    def __init__(self, max_answer_bytes: int = MAX_MESSAGE_BYTES, tokens: AccessTokens | None = None) -> None:
+        """Longer answers become errors. Servers that need a login are sent these tokens."""
         self._max_answer_bytes = max_answer_bytes
+        self._tokens = tokens
 
     @asynccontextmanager
     async def connect(self, spec: ServerSpec, *, within: float) -> AsyncIterator[McpServer]:
         """Connects for as long as the block lasts. Raises Unavailable with the reason if that fails."""
-        connection = _Connection(spec, self._max_answer_bytes)
+        auth = BearerAuth(spec, self._tokens) if self._tokens and may_log_in(spec) else None
+        connection = _Connection(spec, self._max_answer_bytes, auth)
         is_open = False
         try:
             async with AsyncExitStack() as stack:
@@ -82,6 +87,8 @@ class McpServers:
             first = _root_cause(error)
             if is_open or isinstance(first, ToolscriptError):
                 raise first from error
+            if auth and auth.problem:
+                raise auth.problem from error
             if isinstance(first, TimeoutError):
                 raise Unavailable(f"no answer within {within:g} s") from error
             raise Unavailable(await connection.reason(first)) from error
@@ -286,7 +293,16 @@ class McpServer:
         return False
 
     async def _translate_error(self, subject: str, error: MCPError) -> ToolscriptError:
+        auth = self._connection.auth
+        if auth and (scope := auth.take_missing_scope()) is not None:
+            return UpstreamFailed(
+                f"{subject} needs the scope {scope or '(unnamed)'}, which its login does not have: run "
+                f"{describe_command(self._spec)}",
+                details={"server": self._spec.name, "scope": scope},
+            )
         if await self._is_lost(error, own_calls=1):
+            if auth and isinstance(auth.problem, LoginRequired):
+                return LoginRequired(f"{subject}: {auth.problem.message}", details={"server": self._spec.name})
             return Unavailable(await self._connection.reason(error), details={"server": self._spec.name})
         return UpstreamFailed(
             f"{subject} failed: {self._connection.redact_secrets(error.message)}",
@@ -315,9 +331,10 @@ def _build_request(item: Item, arguments: dict[str, Any], relay: CallRelay) -> t
 class _Connection:
     """The transport to a server; describes errors without the secrets of its configuration."""
 
-    def __init__(self, spec: ServerSpec, max_bytes: int) -> None:
+    def __init__(self, spec: ServerSpec, max_bytes: int, auth: BearerAuth | None) -> None:
         self._spec = spec
         self._max_bytes = max_bytes
+        self.auth = auth
         self._process: ServerProcess | None = None
         self._status: int | None = None
         self._session_id: str | None = None
@@ -358,6 +375,8 @@ class _Connection:
                 return self.redact_secrets(str(error))
             await self._process.wait_for_exit()
             return self.redact_secrets(self._process.describe_exit())
+        if self.auth and self.auth.problem:
+            return self.auth.problem.message
         if self._status is not None and self._status >= httpx2.codes.BAD_REQUEST:
             hint = ": check its `headers`" if self._status in {401, 403} else ""
             return f"HTTP status {self._status}{hint}"
@@ -369,7 +388,7 @@ class _Connection:
     def _create_client(self, *_: object, **options: Any) -> httpx2.AsyncClient:
         # Calls have their own timeouts.
         timeout = options.get("timeout") or httpx2.Timeout(HTTP_TIMEOUT_SECONDS, read=None)
-        client = create_mcp_http_client(headers=dict(self._spec.headers), timeout=timeout)
+        client = create_mcp_http_client(headers=dict(self._spec.headers), timeout=timeout, auth=self.auth)
         client.event_hooks = {"response": [self._record_status]}
         return client
 

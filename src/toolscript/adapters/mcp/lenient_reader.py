@@ -108,6 +108,7 @@ def find_secrets(spec: ServerSpec) -> set[str]:
     """Finds the secrets of a configuration: values of variables and headers, passwords in URLs, arguments named like
     secrets."""
     values = [*spec.env.values(), *(part for value in spec.headers.values() for part in (value, *value.split()))]
+    values.append(spec.oauth.client_secret)
     for name, value in zip(("", *spec.args), (*spec.args, ""), strict=True):
         flag, _, given = value.partition("=")
         values += [given] if _SECRET_NAME.search(flag) else []

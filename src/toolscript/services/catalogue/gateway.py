@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolscript.domain.catalog import Item, SuggestionStatus
-from toolscript.domain.errors import Invalid, NotFound, ToolscriptError, Unavailable, UpstreamFailed
+from toolscript.domain.errors import Invalid, LoginRequired, NotFound, ToolscriptError, Unavailable, UpstreamFailed
 from toolscript.domain.servers import NO_RELAY, CallRelay, CallResult, ServerSpec, ServerState, ServerStatus
 from toolscript.ports.servers import ToolServer, ToolServers
 from toolscript.ports.stores import ItemStore, SkillStore
@@ -184,6 +184,8 @@ class Gateway:
                 yield server
             except Unavailable as error:
                 connection.abandon(server, error.message)
+                if isinstance(error, LoginRequired):  # the server refused the call, so it took no effect
+                    raise
                 raise UpstreamFailed(
                     f"server {item.server} was lost during the call ({error.message}) and is being started again; it "
                     "is unknown whether the call took effect",
@@ -199,6 +201,11 @@ class Gateway:
         """Whether the server is configured here, and its configuration excludes nothing."""
         connection = self._connections.get(server)
         return connection is not None and connection.spec.allows_everything
+
+    def reconnect(self, name: str, reason: str) -> None:
+        """Connects a server again at once; a name that is not configured is ignored."""
+        if connection := self._connections.get(name):
+            connection.reconnect(reason)
 
     async def close(self) -> None:
         """Ends every connection and every process that was started."""

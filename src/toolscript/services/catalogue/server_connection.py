@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from toolscript.domain.catalog import Item
-from toolscript.domain.errors import ToolscriptError, Unavailable
+from toolscript.domain.errors import LoginRequired, ToolscriptError, Unavailable
 from toolscript.domain.servers import ServerSpec, ServerState, ServerStatus
 from toolscript.ports.servers import ToolServer, ToolServers
 from toolscript.services.catalogue.indexing import SyncReport
@@ -102,10 +102,10 @@ class ServerConnection:
         self._is_idle = False
         """Whether the connection is ended because nobody needs it."""
         self._woken = asyncio.Event()
-        self._attempts = 0
-        self._failures = 0
+        self._attempts = self._failures = 0
         self._failed_updates = 0
         """How often in a row the catalogue could not be brought to what the connected server lists."""
+        self._needs_login = False
         self._retry_at: float | None = None
         self._retry_now = asyncio.Event()
         self._status_changed = asyncio.Event()
@@ -120,7 +120,7 @@ class ServerConnection:
         if self._failures and self._server is None and has_failed:
             left = round(max(0.0, (self._retry_at or 0.0) - time.monotonic()), 1)
             status = replace(status, state=ServerState.FAILED)
-        return replace(status, attempts=self._attempts, retry_in_seconds=left)
+        return replace(status, attempts=self._attempts, retry_in_seconds=left, needs_login=self._needs_login)
 
     @property
     def last_refresh(self) -> RefreshResult:
@@ -193,6 +193,12 @@ class ServerConnection:
             self._server = None
             self._abandoned.set_result(reason)
 
+    def reconnect(self, reason: str) -> None:
+        """Gives up the connection, if there is one, and connects again at once."""
+        if self._server is not None:
+            self.abandon(self._server, reason)
+        self._retry_now.set()
+
     async def _wake_to_list(self) -> RefreshResult:
         """Starts the server, lists it, and lets it sleep again unless somebody uses it."""
         self._report, self._must_list = None, True
@@ -262,7 +268,8 @@ class ServerConnection:
             # A lazy server that was listed once is started again only when it is used.
             self._must_list = not (self.spec.is_lazy and self._is_listed)
             self._failures += 1
-            pause = self._compute_pause(self._failures)
+            # A login is noticed when it happens: until then there is no point in trying often.
+            pause = self._timeouts.max_pause if self._needs_login else self._compute_pause(self._failures)
             self._retry_at = time.monotonic() + pause
             is_news = reason != self._status.reason or self._attempts == 1
             self._failure = reason
@@ -284,7 +291,7 @@ class ServerConnection:
         try:
             async with self._servers.connect(self.spec, within=self._timeouts.connect) as server:
                 since = time.monotonic()
-                self._server = server
+                self._server, self._needs_login = server, False
                 self._was_used = self._uses > 0
                 self._status_changed.set()
                 try:
@@ -300,6 +307,7 @@ class ServerConnection:
                     if time.monotonic() - since > self._timeouts.heartbeat:
                         self._failures = 0
         except Exception as error:  # noqa: BLE001  (a fault of one server must not reach the others)
+            self._needs_login = isinstance(error, LoginRequired)
             return self._describe(error)
 
     async def _watch(self, server: ToolServer) -> str:

@@ -44,6 +44,8 @@ COMMANDS = {
     "knowledge": "commands.knowledge:knowledge",
     "list-servers": "commands.tools:list_servers",
     "list-tools": "commands.tools:list_tools",
+    "login": "commands.login:login",
+    "logout": "commands.login:logout",
     "mcp": "commands.mcp:mcp",
     "search": "commands.search:search",
     "setup": "setup.command:setup",

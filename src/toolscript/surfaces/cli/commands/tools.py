@@ -62,6 +62,7 @@ def list_servers() -> None:
 async def _try_servers(settings: Settings) -> dict[str, Any]:
     """Connects to every server once, and leaves the catalogue alone."""
     from toolscript.app.engines import open_gateway
+    from toolscript.app.logins import find_logins
     from toolscript.surfaces.json.tools import build_servers_response
 
     choice = choose_catalogue(settings, switching=True)
@@ -72,13 +73,14 @@ async def _try_servers(settings: Settings) -> dict[str, Any]:
     if choice.note:
         read = " and ".join(str(file) for file in choice.configuration.files if file.exists())
         print_note(f"the catalogue in {settings.data} is that of {choice.record.name}; these are the servers of {read}")
-    gateway = open_gateway(settings)
-    try:
-        await connect_servers(gateway, choice.configuration.servers, name_failed=False)
-        statuses = [replace(status, retry_in_seconds=None) for status in gateway.statuses]  # this command ends now
-        return build_servers_response(statuses, None)
-    finally:
-        await gateway.close()
+    async with find_logins(settings) as logins:
+        gateway = open_gateway(settings, tokens=logins)
+        try:
+            await connect_servers(gateway, choice.configuration.servers, name_failed=False)
+            statuses = [replace(status, retry_in_seconds=None) for status in gateway.statuses]  # this command ends now
+            return build_servers_response(statuses, None)
+        finally:
+            await gateway.close()
 
 
 @click.command("list-tools")
@@ -291,11 +293,13 @@ def _show_servers(answer: Mapping[str, Any]) -> None:
 def _format_state(server: Mapping[str, Any]) -> str:
     if server["state"] == "connecting":
         return "starting"
+    if server.get("needsLogin"):
+        return "needs login"
     return str(server["state"]) + (", retrying" if server["retryInSeconds"] is not None else "")
 
 
 def _format_reason(server: Mapping[str, Any]) -> str:
-    seconds = server["retryInSeconds"]
+    seconds = None if server.get("needsLogin") else server["retryInSeconds"]
     retry = f"next attempt in {math.ceil(seconds)} s" if seconds else "being tried again now"
     return "; ".join(filter(None, [server["reason"], *server["problems"], retry if seconds is not None else ""]))
 

@@ -45,6 +45,7 @@ class ServerResponse(CamelResponseModel):
     retry_in_seconds: float | None = Field(
         description="Seconds until a failed server is tried again; 0 while it is being tried. Null in other states."
     )
+    needs_login: bool = Field(description="Whether `toolscript login` makes it usable.")
 
 
 class ServerListResponse(CamelResponseModel):

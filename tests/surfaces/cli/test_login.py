@@ -1,0 +1,189 @@
+"""`toolscript login` and `logout` in processes, beside a running gateway and a real authorization server."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import jwt
+import pytest
+
+from tests.servers.gateway_process import TIMEOUT_SECONDS, start_gateway, wait_until
+from tests.servers.logins import (
+    Authorization,
+    ProtectedServer,
+    follow_redirects,
+    serving_authorization,
+    serving_protected,
+)
+from tests.servers.preloaded import toolscript_command
+
+pytestmark = pytest.mark.req("G-11", "X-04", "G-09")
+
+
+@pytest.fixture
+def authorization() -> Iterator[Authorization]:
+    with serving_authorization(ttl=8) as server:
+        yield server
+
+
+@pytest.fixture
+def web(authorization: Authorization) -> Iterator[ProtectedServer]:
+    with serving_protected(authorization.issuer) as server:
+        yield server
+
+
+@contextmanager
+def _start(folder: Path, *arguments: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
+    """Runs a command with the gateway's data folder and configuration."""
+    with subprocess.Popen(
+        [*toolscript_command(), *arguments, "--config", str(folder / "servers.json")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env={**os.environ, "HOME": str(folder), "TOOLSCRIPT_DATA_DIR": str(folder / "data"), **variables},
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _read_address(process: subprocess.Popen[str]) -> str:
+    """The address that the command wants to be opened."""
+    assert process.stderr is not None
+    for line in process.stderr:
+        if found := re.search(r"open this address in a browser: (\S+)", line):
+            return found[1]
+    raise AssertionError("the command printed no address")
+
+
+def _log_in(folder: Path, *arguments: str, pasted: bool = False) -> tuple[str, str]:
+    """Logs in, with the browser that reaches the loopback port or by pasting; returns what the command printed."""
+    with _start(folder, "login", "web", "--no-browser", "--json", *arguments) as process:
+        address = _read_address(process)
+        back = follow_redirects(address)
+        if pasted:
+            wrong = back.replace("state=", "state=x")
+            printed, errors = process.communicate(f"hello\n{wrong}\n{back}\n", timeout=TIMEOUT_SECONDS)
+            assert "this is not an address of this login" in errors
+        else:
+            assert httpx.get(back.replace("state=", "state=x"), timeout=60).status_code == 404
+            answer = httpx.get(back, timeout=60)
+            assert "close this page" in answer.text
+            assert answer.headers["referrer-policy"] == "no-referrer"
+            printed, errors = process.communicate(timeout=TIMEOUT_SECONDS)
+        assert process.returncode == 0, errors
+        return printed, address + errors
+
+
+def _run(folder: Path, *arguments: str) -> tuple[int, str, str]:
+    with _start(folder, *arguments) as process:
+        printed, errors = process.communicate(timeout=TIMEOUT_SECONDS)
+        return process.returncode, printed, errors
+
+
+def _find_secrets(folder: Path, secrets: list[str]) -> list[str]:
+    """The files below the folder that contain one of the secrets."""
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    return [str(file) for file in files if any(secret.encode() in file.read_bytes() for secret in secrets)]
+
+
+def test_a_running_gateway_uses_renews_and_forgets_a_login(
+    tmp_path: Path, authorization: Authorization, web: ProtectedServer
+) -> None:
+    servers: dict[str, Any] = {"web": {"type": "http", "url": web.http}}
+    printed: list[str] = []
+    with start_gateway(tmp_path, servers, TOOLSCRIPT_LOG_LEVEL="debug") as gateway:
+        wait_until(gateway.is_ready)
+        wait_until(lambda: gateway.servers()["web"]["needsLogin"])
+        assert "toolscript login web" in gateway.servers()["web"]["reason"]
+        assert gateway.http.get("/health").status_code == 200
+        code, listed, _ = _run(tmp_path, "list-servers")
+        assert code == 3
+        assert "needs login" in listed
+        printed.extend(_log_in(tmp_path))
+        assert json.loads(printed[0])["issuer"] == authorization.issuer
+        wait_until(lambda: gateway.states()["web"] == "ready")
+        assert not gateway.servers()["web"]["needsLogin"]
+        seen: set[str] = set()
+
+        def has_renewed() -> bool:
+            seen.add(gateway.call("web__authorization")["value"])
+            return len(seen) > 1
+
+        wait_until(has_renewed)
+        assert authorization.get_record()["grants"]["refresh_token"] >= 1
+        code, out, _ = _run(tmp_path, "logout", "web", "--json")
+        assert (code, json.loads(out)) == (0, {"server": "web", "revoked": True})
+        wait_until(lambda: gateway.servers()["web"]["needsLogin"])
+        refused = gateway.http.post("/tools/web__echo", json={"text": "x"})
+        assert refused.status_code == 503
+        assert "toolscript login web" in refused.text
+        printed += [out, refused.text, json.dumps(gateway.servers())]
+        assert gateway.end() == 0
+    assert _run(tmp_path, "logout", "web")[0] == 6
+    secrets = authorization.get_record()["secrets"]
+    assert len(secrets) > 5
+    assert [secret for secret in secrets if secret in "".join(printed)] == []
+    assert _find_secrets(tmp_path, secrets) == []
+    assert (tmp_path / "data" / "login.key").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_login_can_be_pasted_and_outlives_a_restart(
+    tmp_path: Path, authorization: Authorization, web: ProtectedServer
+) -> None:
+    (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": {"web": {"type": "sse", "url": web.sse}}}))
+    _log_in(tmp_path, "--port", "47123", pasted=True)
+    wait_until(lambda: _is_expired(authorization))
+    code, listed, errors = _run(tmp_path, "list-servers", "--json")
+    assert code == 0, errors
+    (server,) = json.loads(listed)["servers"]
+    assert (server["state"], server["tools"] > 0) == ("ready", True)
+    assert authorization.get_record()["grants"]["refresh_token"] >= 1
+
+
+def _is_expired(authorization: Authorization) -> bool:
+    """Whether the tokens that were issued so far have expired."""
+    tokens = [secret for secret in authorization.get_record()["secrets"] if secret.count(".") == 2]
+    claims = [jwt.decode(token, options={"verify_signature": False}) for token in tokens if token.startswith("ey")]
+    return bool(claims) and all(each["exp"] < time.time() for each in claims)
+
+
+def test_what_cannot_be_logged_in_is_named(tmp_path: Path) -> None:
+    servers = {"files": {"command": "files"}, "gone": {"url": "http://127.0.0.1:9/mcp"}}
+    (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": servers}))
+    code, _, errors = _run(tmp_path, "login", "file")
+    assert (code, 'did you mean "files"?' in errors) == (4, True)
+    code, _, errors = _run(tmp_path, "login", "files")
+    assert (code, "a program on this machine" in errors) == (2, True)
+    code, _, errors = _run(tmp_path, "login", "gone")
+    assert (code, "no answer from 127.0.0.1:9" in errors) == (3, True)
+
+
+def test_a_login_that_nobody_finishes_ends(tmp_path: Path, web: ProtectedServer) -> None:
+    (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": {"web": {"url": web.http}}}))
+    code, _, errors = _run(tmp_path, "login", "web", "--no-browser", "--timeout", "1")
+    assert (code, "nobody logged in within 1 s" in errors) == (5, True)
+
+
+def test_the_browser_of_the_environment_is_opened(tmp_path: Path, web: ProtectedServer) -> None:
+    (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": {"web": {"url": web.http}}}))
+    browser = tmp_path / "browser"
+    browser.write_text(f"#!/bin/sh\nprintf %s \"$1\" > '{tmp_path}/part' && mv '{tmp_path}/part' '{tmp_path}/opened'\n")
+    browser.chmod(0o700)
+    with _start(tmp_path, "login", "web", BROWSER=f"{browser} %s") as process:
+        wait_until((tmp_path / "opened").exists)
+        httpx.get(follow_redirects((tmp_path / "opened").read_text()), timeout=60)
+        printed, errors = process.communicate(timeout=TIMEOUT_SECONDS)
+    assert printed.startswith("Logged in at web"), errors

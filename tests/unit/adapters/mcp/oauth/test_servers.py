@@ -1,0 +1,195 @@
+"""Logging in at a real authorization server: discovery, the kinds of clients, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from tests.servers.logins import (
+    Authorization,
+    ProtectedServer,
+    UserWithBrowser,
+    recording_requests,
+    serving_authorization,
+    serving_protected,
+)
+from toolscript.adapters.mcp.oauth.servers import OAuthServers
+from toolscript.domain.errors import Invalid, Unauthorized, Unavailable, UpstreamFailed
+from toolscript.domain.logins import Login
+from toolscript.domain.servers import ServerSpec, Transport
+
+pytestmark = pytest.mark.req("G-11", "X-04")
+
+DOCUMENT = "https://toolscript.example/client.json"
+DOCUMENTS = {
+    DOCUMENT: {
+        "client_id": DOCUMENT,
+        "client_name": "Toolscript",
+        "redirect_uris": ["http://127.0.0.1/callback"],
+        "application_type": "native",
+        "grant_types": ["authorization_code", "refresh_token"],
+        "token_endpoint_auth_method": "none",
+    }
+}
+
+
+@pytest.fixture(scope="module")
+def authorization() -> Iterator[Authorization]:
+    with serving_authorization(documents=DOCUMENTS) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def web(authorization: Authorization) -> Iterator[ProtectedServer]:
+    with serving_protected(authorization.issuer) as server:
+        yield server
+
+
+async def _log_in(spec: ServerSpec, user: UserWithBrowser | None = None, *scopes: str, document: str = "") -> Login:
+    return await OAuthServers(document or None).authorize(spec, user or UserWithBrowser(), scopes)
+
+
+@pytest.mark.parametrize("transport", [Transport.HTTP, Transport.SSE])
+async def test_a_login_finds_the_authorization_server_and_registers(
+    authorization: Authorization, web: ProtectedServer, transport: Transport
+) -> None:
+    user, clients = UserWithBrowser(), authorization.get_record()["clients"]
+    spec = web.make_spec(transport)
+    login = await _log_in(spec, user)
+    query = parse_qs(urlsplit(user.visited[0]).query)
+    assert query["code_challenge_method"] == ["S256"]
+    assert query["resource"] == [spec.url] == [login.resource]
+    assert query["scope"] == ["tools:read offline_access"]
+    assert login.issuer == authorization.issuer
+    assert login.refresh_token
+    assert authorization.get_record()["clients"] == clients + 1
+
+
+async def test_metadata_is_found_at_its_well_known_place_too(authorization: Authorization) -> None:
+    with serving_protected(authorization.issuer, hint=False) as server:
+        assert (await _log_in(server.make_spec())).access_token
+
+
+async def test_a_client_id_document_is_preferred_to_a_registration(
+    authorization: Authorization, web: ProtectedServer
+) -> None:
+    clients = authorization.get_record()["clients"]
+    assert (await _log_in(web.make_spec(), document=DOCUMENT)).client_id == DOCUMENT
+    assert (await _log_in(web.make_spec(client_id=DOCUMENT))).client_id == DOCUMENT
+    assert authorization.get_record()["clients"] == clients
+
+
+async def test_a_server_without_support_for_documents_gets_a_registration() -> None:
+    with serving_authorization() as authorization, serving_protected(authorization.issuer) as server:
+        assert (await _log_in(server.make_spec(), document=DOCUMENT)).client_id != DOCUMENT
+        assert authorization.get_record()["clients"] == 1
+
+
+async def test_a_configured_client_logs_in_renews_and_revokes_with_its_secret(
+    authorization: Authorization, web: ProtectedServer
+) -> None:
+    spec = web.make_spec(
+        client_id="configured", client_secret="configured-secret-of-the-client", scopes=("tools:read",)
+    )
+    user = UserWithBrowser()
+    login = await _log_in(spec, user)
+    assert parse_qs(urlsplit(user.visited[0]).query)["scope"] == ["tools:read"]
+    assert login.client_id == "configured"
+    more = await _log_in(web.make_spec(client_id="configured", client_secret=spec.oauth.client_secret))
+    renewed = await OAuthServers().refresh(more)
+    assert renewed.refresh_token != more.refresh_token
+    assert await OAuthServers().revoke(renewed)
+    with pytest.raises(Unauthorized, match="invalid_grant"):
+        await OAuthServers().refresh(renewed)
+
+
+async def test_without_a_registration_the_configuration_needs_a_client_id() -> None:
+    with (
+        serving_authorization(registration=False) as authorization,
+        serving_protected(authorization.issuer) as server,
+        pytest.raises(Invalid, match=r"oauth\.clientId.*server web"),
+    ):
+        await _log_in(server.make_spec())
+
+
+async def test_a_wrong_secret_issues_no_token(web: ProtectedServer) -> None:
+    with pytest.raises(Unauthorized, match="issued no token: HTTP status 401, invalid_client"):
+        await _log_in(web.make_spec(client_id="configured", client_secret="wrong-secret-of-the-client"))
+
+
+async def test_an_answer_of_another_issuer_is_refused_before_its_code_is_used(
+    authorization: Authorization, web: ProtectedServer
+) -> None:
+    grants = authorization.get_record()["grants"]
+    for change in (
+        lambda url: url.replace("iss=", "iss=https%3A%2F%2Fevil.example&old="),
+        lambda url: url.replace("iss=", "old="),
+    ):
+        with pytest.raises(Unauthorized, match="mixed-up issuer"):
+            await _log_in(web.make_spec(), UserWithBrowser(change=change))
+    assert authorization.get_record()["grants"] == grants
+
+
+async def test_metadata_that_names_another_issuer_is_refused(authorization: Authorization) -> None:
+    other = authorization.issuer.replace("127.0.0.1", "localhost")
+    user = UserWithBrowser()
+    with (
+        serving_protected(authorization.issuer, listed_issuer=other) as server,
+        pytest.raises(UpstreamFailed, match="mixed-up issuer"),
+    ):
+        await _log_in(server.make_spec(), user)
+    assert user.visited == []
+
+
+async def test_an_answer_of_another_login_is_refused(web: ProtectedServer) -> None:
+    user = UserWithBrowser(change=lambda url: url.replace("state=", "state=x"))
+    with pytest.raises(Unauthorized, match="its state is another"):
+        await _log_in(web.make_spec(), user)
+
+
+async def test_a_refused_login_is_named_without_what_the_server_wrote(web: ProtectedServer) -> None:
+    def refuse(url: str) -> str:
+        return f"{url.replace('code=', 'old=')}&error=access_denied&error_description=secret"
+
+    with pytest.raises(Unauthorized, match=r"refused the login: access_denied$"):
+        await _log_in(web.make_spec(), UserWithBrowser(change=refuse))
+
+
+async def test_a_server_that_describes_itself_as_another_resource_is_refused(authorization: Authorization) -> None:
+    user = UserWithBrowser()
+    with (
+        serving_protected(authorization.issuer, resource="https://bank.example/mcp") as server,
+        pytest.raises(UpstreamFailed, match=r"another resource: bank\.example"),
+    ):
+        await _log_in(server.make_spec(), user)
+    assert user.visited == []
+
+
+async def test_a_token_for_another_audience_is_not_stored(authorization: Authorization) -> None:
+    with (
+        serving_protected(authorization.issuer, audience="https://other.example/mcp") as server,
+        pytest.raises(UpstreamFailed, match="another audience"),
+    ):
+        await _log_in(server.make_spec())
+
+
+async def test_plain_http_to_another_host_is_refused(authorization: Authorization) -> None:
+    with (
+        serving_protected(authorization.issuer, listed_issuer="http://login.example") as server,
+        pytest.raises(UpstreamFailed, match=r"not an https address: http://login\.example"),
+    ):
+        await _log_in(server.make_spec())
+
+
+async def test_a_server_without_a_login_is_named() -> None:
+    with recording_requests() as (address, _), pytest.raises(UpstreamFailed, match="does not ask for a login"):
+        await _log_in(ServerSpec("open", Transport.HTTP, url=f"{address}/mcp"))
+    with pytest.raises(Unavailable, match=r"no answer from 127\.0\.0\.1:9: ConnectError"):
+        await _log_in(ServerSpec("gone", Transport.HTTP, url="http://127.0.0.1:9/mcp"))
+
+
+def test_a_client_id_document_needs_an_https_address() -> None:
+    with pytest.raises(Invalid, match="TOOLSCRIPT_CLIENT_ID_URL"):
+        OAuthServers("http://toolscript.example/client.json")
