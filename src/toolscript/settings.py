@@ -244,11 +244,32 @@ class Settings:
     reranker_model: str | None = _setting(None, "Model of the rerank service, if it has several.")
     events: str | None = _setting(
         None,
-        "Destination of search events, for analysis: a .jsonl file, or an http(s) URL that accepts JSON.",
+        "Destination of the events of searches and calls, for analysis: a .jsonl file, or an http(s) URL that accepts "
+        "JSON.",
         secret=True,
     )
+    audit: bool = _setting(
+        True,
+        "Keep an audit of every call and every search for tools, for `toolscript calls`: in a SQLite file in the data "
+        "folder, or in PostgreSQL where TOOLSCRIPT_STORE is.",
+        allowed=("true", "false"),
+    )
+    audit_arguments: str = _setting(
+        "digest",
+        "What events and the audit say about the arguments of a call. digest: a SHA-256. redacted: their values, "
+        "without what looks like a secret, up to 4000 characters.",
+        allowed=("digest", "redacted"),
+    )
+    audit_days: int = _setting(
+        30, "Number of days after which events of the audit are deleted. 0: never.", bounds=(0, 36_500)
+    )
+    audit_max_mib: int = _setting(
+        1024,
+        "Maximum size of the audit in MiB; beyond it the oldest events are deleted. 0: no limit.",
+        bounds=(0, 900_000),
+    )
     otlp_endpoint: str | None = _setting(
-        None, "Base URL of an OpenTelemetry collector (OTLP over HTTP) for the spans of searches."
+        None, "Base URL of an OpenTelemetry collector (OTLP over HTTP) for the spans of requests, searches and calls."
     )
     allowed_hosts: tuple[str, ...] = _setting(
         (), "Further host names, separated by commas, under which the gateway accepts requests."

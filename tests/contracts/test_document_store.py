@@ -178,7 +178,7 @@ async def test_documents_of_an_earlier_version_are_pending(
 ) -> None:
     url = f"sqlite:///{tmp_path / 'store.db'}" if kind == "sqlite" else str(request.getfixturevalue("postgres"))
     with monkeypatch.context() as then:
-        then.setattr(sql_database, "migrations", lambda: migrations()[:3])
+        then.setattr(sql_database, "migrations", lambda *_: migrations()[:3])
         earlier = Database(url)
         row = "INSERT INTO documents (tenant, id, title, text, metadata, digest, terms) VALUES "
         await earlier.write(lambda s: s.run(row + "('acme', 'old', '', 'text', '{}', 'd', :terms)", terms=b""))

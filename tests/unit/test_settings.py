@@ -21,6 +21,8 @@ from toolscript.settings import (
 
 BOUNDS: dict[str, tuple[float, float, float]] = {
     "knowledge_rate": (0, 100_000, 1),
+    "audit_days": (0, 36_500, 1),
+    "audit_max_mib": (0, 900_000, 1),
     "llm_at_once": (1, 64, 1),
     "llm_timeout": (1, 3600, 0.5),
     "search_alpha": (0, 1, 0.01),
@@ -34,6 +36,7 @@ BOUNDS: dict[str, tuple[float, float, float]] = {
 }
 CHOICES = {
     "knowledge_access": ["public", "key"],
+    "audit_arguments": ["digest", "redacted"],
     "environment": ["development", "production"],
     "search_device": ["auto", "cpu", "gpu"],
     "log_level": ["debug", "info", "warning", "error"],
@@ -61,6 +64,9 @@ def flag_of(name: str) -> str:
         "call_max_mib": "--call-max-mib",
         "log_level": "--log-level",
         "port": "--port",
+        "audit_arguments": "--audit-arguments",
+        "audit_days": "--audit-days",
+        "audit_max_mib": "--audit-max-mib",
         "server_start": "--server-start",
         "server_idle_minutes": "--server-idle-minutes",
     }[name]

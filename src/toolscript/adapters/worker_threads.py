@@ -44,6 +44,10 @@ class WorkerThreads:
             finally:
                 timer.cancel()
 
+    def run_and_wait(self, work: Callable[[], T]) -> T:
+        """The function's result, for a thread that waits. Raises what it raises."""
+        return self._threads.submit(work).result()
+
     def close(self) -> None:
         """Waits for the running functions."""
         self._is_closed = True

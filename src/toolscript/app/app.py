@@ -65,6 +65,7 @@ from toolscript.services.documents.points import DOCUMENTS, documents_collection
 from toolscript.services.documents.search import DocumentSearch
 from toolscript.services.knowledge.points import CHUNKS, EXTRACTIONS
 from toolscript.services.knowledge.search import KnowledgeSearch
+from toolscript.services.support.call_log import CallLog
 from toolscript.services.tools.call import CallTool
 from toolscript.services.tools.feedback import Feedback
 from toolscript.services.tools.hierarchical_search import HierarchicalSearch
@@ -145,6 +146,7 @@ class App:
             observability.metrics.watch_servers(lambda: gateway.statuses)
         self.tool_ranking = ToolRanking(tool_retriever, self.snapshots.capabilities, alpha=settings.search_alpha)
         self.tool_search, self.hierarchical_search = self._build_tool_searches(gateway)
+        self.call_log = CallLog(observability.audit)
         self.document_search = self._build_document_search(retriever)
         self.knowledge_search = KnowledgeSearch(
             retriever, index, self.knowledge, observability.events, span=observability.span
@@ -159,6 +161,7 @@ class App:
             self.argument_checker,
             observability.events,
             observability.span,
+            digests_arguments=settings.audit_arguments == "digest",
         )
         self.feedback = Feedback(
             self.feedback_store, items, self.call_tool, self.sync.learning, is_on=settings.feedback
@@ -184,10 +187,15 @@ class App:
             raise Unavailable(f"the store or the index does not answer within {PROBE_SECONDS:g} seconds") from None
 
     def _build_tool_searches(self, gateway: Gateway) -> tuple[ToolSearch, HierarchicalSearch]:
-        ranking, snapshots, order = self.tool_ranking, self.snapshots, gateway.get_position
+        ranking, snapshots, events = self.tool_ranking, self.snapshots, self.observability.events
+
+        def is_incomplete() -> bool:
+            return gateway.is_incomplete
+
+        order = gateway.get_position
         return (
-            ToolSearch(ranking, snapshots, is_incomplete=lambda: gateway.is_incomplete, get_position=order),
-            HierarchicalSearch(ranking, snapshots, is_incomplete=lambda: gateway.is_incomplete, get_position=order),
+            ToolSearch(ranking, snapshots, is_incomplete=is_incomplete, get_position=order, events=events),
+            HierarchicalSearch(ranking, snapshots, is_incomplete=is_incomplete, get_position=order, events=events),
         )
 
     def _build_snapshots(self, retriever: Retriever) -> CatalogueSnapshots:

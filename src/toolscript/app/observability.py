@@ -7,10 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from toolscript.adapters.observability.audit_sink import AuditSink
 from toolscript.adapters.observability.event_sinks import Sinks, open_http_sink, open_jsonl_sink
+from toolscript.app.audit import open_audit
 from toolscript.app.extras import require_extra
+from toolscript.domain.audit import AuditState
 from toolscript.domain.search import no_span
-from toolscript.ports.observability import EventSink
+from toolscript.ports.observability import AuditStore, EventSink
 from toolscript.settings import Settings
 
 if TYPE_CHECKING:
@@ -23,12 +26,20 @@ class Observability:
     """The sinks of events; when serving HTTP, also metrics and tracing."""
 
     events: EventSink
+    audit: AuditStore | None
+    audit_sink: AuditSink | None
     metrics: PrometheusMetrics | None
     telemetry: Telemetry | None
 
     def span(self, name: str) -> AbstractContextManager[object]:
         """A span for a stage of that name."""
         return self.telemetry.span(name) if self.telemetry else no_span(name)
+
+    @property
+    def audit_problem(self) -> AuditState | None:
+        """What is wrong with the audit, if something is: lost events, or a store that fails."""
+        state = self.audit_sink.state if self.audit_sink else None
+        return state if state and (state.lost or state.reason) else None
 
 
 def open_observability(settings: Settings, stack: AsyncExitStack, *, serving: bool) -> Observability:
@@ -43,14 +54,19 @@ def open_observability(settings: Settings, stack: AsyncExitStack, *, serving: bo
     if settings.events:
         is_url = settings.events.startswith(("http://", "https://"))
         sinks.append(open_http_sink(settings.events) if is_url else open_jsonl_sink(Path(settings.events).expanduser()))
-    events = Sinks(sinks)
-    stack.push_async_callback(events.close)
-    if metrics:
-        metrics.watch_drops(lambda: events.dropped)
     if serving or settings.otlp_endpoint:
         with require_extra("telemetry", "TOOLSCRIPT_OTLP_ENDPOINT"):
             from toolscript.adapters.observability.telemetry import Telemetry
 
             telemetry = Telemetry(settings.otlp_endpoint)
-            stack.push_async_callback(telemetry.close)
-    return Observability(events, metrics, telemetry)
+        sinks.append(telemetry)
+    audit = open_audit(settings)
+    audit_sink = AuditSink(audit) if audit else None
+    if audit and audit_sink:
+        stack.push_async_callback(audit.close)
+        sinks.append(audit_sink)
+    events = Sinks(sinks)
+    stack.push_async_callback(events.close)
+    if metrics:
+        metrics.watch_drops(lambda: events.dropped, lambda: audit_sink.dropped if audit_sink else 0)
+    return Observability(events, audit, audit_sink, metrics, telemetry)

@@ -8,6 +8,15 @@ from uuid import uuid4
 request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
 caller_name: ContextVar[str | None] = ContextVar("caller_name", default=None)
 """The name of the key that the request was sent with, never the key itself."""
+client_address: ContextVar[str] = ContextVar("client_address", default="owner")
+"""The address that the request came from; `owner` outside of requests, where the caller started this process."""
+surface_name: ContextVar[str] = ContextVar("surface_name", default="cli")
+"""How the caller asks: http, mcp or cli."""
+profile_name: ContextVar[str] = ContextVar("profile_name", default="")
+"""The profile that decides which tools the caller sees; empty without one."""
+
+COMMAND_LINE = "toolscript-command-line"
+"""The user agent of commands that send requests to a gateway."""
 
 
 def current_request_id() -> str:

@@ -103,7 +103,7 @@ class Evaluation:
         await self.sync.run(list(items.values()))
 
         async def search(text: str) -> _JudgedRanking:
-            hits = (await self.tool_search.search(text, limit=DEPTH, threshold=0, blend=blend)).hits
+            hits = (await self.tool_search.search(text, limit=DEPTH, threshold=0, blend=blend, recorded=False)).hits
             return _JudgedRanking([h.id for h in hits], hits[0].confidence if hits else 0.0)
 
         return await _evaluate_tools(data, items, search, DEFAULT_THRESHOLD)

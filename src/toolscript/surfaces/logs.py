@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import logging
 import math
-import re
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from toolscript.domain.redaction import REDACTED, is_secret_name, redact_secrets
 from toolscript.domain.requests import request_id
 
 # Silenced: their lines about requests may contain secrets, and Toolscript logs the important events itself.
@@ -25,35 +25,7 @@ _LOGGED_LIBRARY = "opentelemetry"
 _STANDARD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
 REPEAT_SECONDS, MAX_REMEMBERED = 60.0, 1000
-REDACTED = "[redacted]"
 MAX_DEPTH = 8
-_NAMES = r"(?:[\w-]*(?:authorization|api[-_]?key|[-_]key|password|passwd|secret|credentials?|token)|(?:set-)?cookie)"
-_VALUE = r"(?:\"[^\"]*\"|'[^']*'|(?:bearer +|basic +)?[^\s\"',;&`]+)"
-_SECRET_NAME = re.compile(_NAMES, re.IGNORECASE)
-_SECRETS = tuple(
-    (re.compile(pattern, re.IGNORECASE), replacement)
-    for pattern, replacement in (
-        # https://user:password@host
-        (r"(?<=://)[^\s/?#\"']*@", f"{REDACTED}@"),
-        # ?token=...&
-        (rf"([?&;](?:{_NAMES}|key|code|[\w-]*sig(?:nature)?)=)[^\s&#\"']+", rf"\1{REDACTED}"),
-        # password=...
-        (rf"(?<![\w-])({_NAMES}\s*=\s*)(?!\[redacted\]){_VALUE}", rf"\1{REDACTED}"),
-        # "api_key": "..."
-        (rf"([\"']{_NAMES}[\"']\s*:\s*){_VALUE}", rf"\1{REDACTED}"),
-        # Authorization: Bearer ...
-        (rf"(?<![\w-])((?:[\w-]*authorization|[\w-]*api-key|(?:set-)?cookie):\s*){_VALUE}", rf"\1{REDACTED}"),
-        (r"\b(bearer)\s+(?!(?:key|tokens?|auth\w*)\b)[\w.~+/=-]+", rf"\1 {REDACTED}"),
-        # signed tokens and API keys with a known prefix
-        (r"\beyJ[\w-]{6,}\.[\w-]+\.[\w-]*", REDACTED),
-        (r"\b(?:sk|pk|rk)-[\w-]{16,}", REDACTED),
-        (r"\b(?:gh[pousr]|github_pat|glpat|hf|tsk|xox[abpr])[-_][\w-]{16,}", REDACTED),
-    )
-)
-# Most lines contain no secrets: one fast search avoids the patterns above.
-_SUSPECT = re.compile(
-    r"://|[?&;]\w|auth|key|pass|secret|credential|token|cookie|bearer|eyJ|[spr]k-|gh|gl|hf|tsk|xox", re.IGNORECASE
-)
 
 
 class JsonLines(logging.Formatter):
@@ -118,15 +90,6 @@ def configure_logging(level: str) -> logging.Handler:
     return handler
 
 
-def redact_secrets(text: str) -> str:
-    """Replaces everything in the text that looks like a secret: tokens, keys, passwords."""
-    if not _SUSPECT.search(text):
-        return text
-    for pattern, replacement in _SECRETS:
-        text = pattern.sub(replacement, text)
-    return text
-
-
 def _collect_fields(record: logging.LogRecord) -> dict[str, Any]:
     fields = {k: _redact(k, v, MAX_DEPTH) for k, v in vars(record).items() if k not in _STANDARD_FIELDS}
     current = request_id.get()
@@ -137,7 +100,7 @@ def _redact(name: str, value: Any, depth: int) -> Any:
     """Redacts the secrets in a value. Strings in a field with the name of a secret are always redacted."""
     if value is None or isinstance(value, bool | int | float):
         return value
-    if _SECRET_NAME.fullmatch(name):
+    if is_secret_name(name):
         return REDACTED
     if isinstance(value, Mapping) and depth:
         return {key: _redact(str(key), each, depth - 1) for key, each in value.items()}

@@ -216,8 +216,11 @@ async def test_logs_and_events_have_the_name_of_the_key_and_never_the_key(lines:
         ("/servers", 401, None),
         ("/search", 200, "app"),
     ]
-    (event,) = map(json.loads, file.read_text().splitlines())
-    assert (event["type"], event["caller"]) == ("documents.search", "app")
+    events = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [(event["type"], event["caller"]) for event in events] == [
+        ("tools.search", "reader"),
+        ("documents.search", "app"),
+    ]
     for secret in (search, documents, API_KEY):
         assert secret not in written + file.read_text()
 

@@ -8,8 +8,9 @@ import logging
 
 import pytest
 
+from toolscript.domain.redaction import redact_secrets
 from toolscript.domain.requests import request_id
-from toolscript.surfaces.logs import JsonLines, PlainLines, redact_secrets
+from toolscript.surfaces.logs import JsonLines, PlainLines
 
 TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJ0ZW5hbnRfaWQiOiJhY21lIn0.c2lnbmF0dXJl"
 

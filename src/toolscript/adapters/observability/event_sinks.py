@@ -61,6 +61,8 @@ class QueuedSink:
         self._thread: threading.Thread | None = None
         self._has_warned = False
         self.dropped = 0
+        self.reason: str | None = None
+        """Why the last delivery failed, if it did."""
 
     def record(self, event: Event) -> None:
         """Queues the event as JSON; values of other types become strings. Never raises."""
@@ -101,7 +103,7 @@ class QueuedSink:
         while batch := self._next():
             try:
                 self._deliver(batch, self._closing)
-                self._has_warned = False
+                self._has_warned, self.reason = False, None
             except Exception as error:  # noqa: BLE001 - the thread must survive every error
                 with self._changed:
                     self.dropped += len(batch)
@@ -117,6 +119,7 @@ class QueuedSink:
 
     def _warn(self, error: Exception, events: int) -> None:
         """Logs a warning once, until a delivery succeeds again."""
+        self.reason = str(error)
         if not self._has_warned:
             self._has_warned = True
             log.warning("events_lost", extra={"reason": str(error), "events": events})

@@ -92,9 +92,9 @@ class PrometheusMetrics:
         except (TypeError, ValueError, AttributeError) as error:
             log.debug("event_not_counted", extra={"reason": str(error)})
 
-    def watch_drops(self, dropped: Callable[[], int]) -> None:
-        """Adds the number of lost events to the metrics. Call once."""
-        self._registry.register(_DroppedEvents(dropped))
+    def watch_drops(self, dropped: Callable[[], int], lost_by_audit: Callable[[], int] = lambda: 0) -> None:
+        """Adds the number of lost events to the metrics, and that of those the audit lost. Call once."""
+        self._registry.register(_DroppedEvents(dropped, lost_by_audit))
 
     def watch_servers(self, statuses: Callable[[], Sequence[ServerStatus]]) -> None:
         """Adds the state and the number of items of every server to the metrics. Call once."""
@@ -130,12 +130,15 @@ class PrometheusMetrics:
 class _DroppedEvents(Collector):
     """Reads the number of lost events when metrics are collected."""
 
-    def __init__(self, dropped: Callable[[], int]) -> None:
+    def __init__(self, dropped: Callable[[], int], lost_by_audit: Callable[[], int]) -> None:
         self._dropped = dropped
+        self._lost_by_audit = lost_by_audit
 
     def collect(self) -> Iterable[Metric]:
-        text = "Events that never reached the analytics sinks, because those were down or too slow."
+        text = "Events that never reached a sink or the audit, because those were down or too slow."
         yield CounterMetricFamily("toolscript_events_dropped", text, value=self._dropped())
+        text = "Calls and searches that are not in the audit, because its store was full, down or too slow."
+        yield CounterMetricFamily("toolscript_audit_lost", text, value=self._lost_by_audit())
 
 
 class _ServerStates(Collector):

@@ -10,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from toolscript import __version__
 from toolscript.adapters.remote_services import require_http_url
+from toolscript.domain.audit import CALL_EVENTS, SEARCH_EVENTS
 from toolscript.domain.requests import request_id
 
 if TYPE_CHECKING:
@@ -27,6 +29,19 @@ PATH = "/v1/traces"
 NAME = "toolscript"
 TIMEOUT_SECONDS = 2.0
 SERVER_FAULT = 500
+CALL_EVENT = "tools.call"
+EVENT_FIELDS = (
+    "caller",
+    "profile",
+    "surface",
+    "tool",
+    "server",
+    "arguments",
+    "query",
+    "bytes",
+    "hits",
+    "error",
+)
 
 Headers = Iterable[tuple[bytes, bytes]]
 EndRequest = Callable[[str, int], None]
@@ -58,6 +73,24 @@ class Telemetry:
         """
         tracer = self._tracer or self._find_host_tracer()
         return nullcontext(_ignore_end) if tracer is None else _open_request_span(tracer, method, headers)
+
+    def record(self, event: Mapping[str, Any]) -> None:
+        """Adds what the audit says to the span of a tool's call, which is the current one; other events get a span."""
+        tracer = self._tracer or self._find_host_tracer()
+        if tracer is None or event.get("type") not in CALL_EVENTS | SEARCH_EVENTS:
+            return
+        from opentelemetry.trace import StatusCode, get_current_span
+
+        attributes = {f"{NAME}.{name}": event[name] for name in EVENT_FIELDS if event.get(name) not in {None, ""}}
+        if event["type"] == CALL_EVENT:
+            get_current_span().set_attributes(attributes)
+            return
+        end = time.time_ns()
+        start = end - int(event["took_ms"] * 1e6)
+        span = tracer.start_span(event["type"], start_time=start, attributes=attributes | _attributes())
+        if event.get("error"):
+            span.set_status(StatusCode.ERROR, event["error"])
+        span.end(end)
 
     async def close(self) -> None:
         """Sends the remaining spans, for two seconds at the longest."""

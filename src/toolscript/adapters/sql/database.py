@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import cache, partial
 from importlib import resources
 from string import Template
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from toolscript.adapters.sql.session import Row, Session, Sessions, get_first_line
 from toolscript.adapters.worker_threads import WorkerThreads
@@ -23,10 +23,21 @@ T = TypeVar("T")
 WORKERS = 8
 
 
+class Tables(NamedTuple):
+    """A set of tables that is migrated on its own: the folder of its migrations, and the table of its versions."""
+
+    folder: str
+    versions: str
+
+
+CATALOGUE = Tables("migrations", "toolscript_migrations")
+AUDIT = Tables("audit_migrations", "toolscript_audit_migrations")
+
+
 class Database:
     """A migrated database."""
 
-    def __init__(self, url: str, *, read_only: bool = False) -> None:
+    def __init__(self, url: str, *, read_only: bool = False, tables: Tables = CATALOGUE) -> None:
         """With `read_only` nothing can be written, and the tables must exist.
 
         Raises Invalid for a URL that is neither SQLite nor PostgreSQL, or for `read_only` with a database in memory;
@@ -37,7 +48,7 @@ class Database:
         self._sessions = _open_sessions(url, read_only=read_only)
         self._read_only = read_only
         try:
-            self._work(require_migrated if read_only else migrate, not read_only)
+            self._work(partial(require_migrated if read_only else migrate, tables=tables), not read_only)
         except BaseException:
             self._close()
             raise
@@ -52,6 +63,10 @@ class Database:
         if self._read_only:
             raise Forbidden("the store is open for reading only", details={"store": "sql"})
         return await self._threads.run(partial(self._work, work, True))
+
+    def write_and_wait(self, work: Callable[[Session], T]) -> T:
+        """As `write`, for a thread that waits."""
+        return self._threads.run_and_wait(partial(self._work, work, True))
 
     async def ping(self) -> None:
         """Raises Unavailable when the database does not answer."""
@@ -94,29 +109,29 @@ class Database:
         return result
 
 
-def migrate(session: Session) -> None:
+def migrate(session: Session, tables: Tables = CATALOGUE) -> None:
     """Brings the tables to the newest version, in order, inside one transaction. Raises Unavailable when a newer
     version of Toolscript has written them."""
     session.lock("migration")
     for statement in session.dialect.schemas:
         session.run(statement)
-    session.run("CREATE TABLE IF NOT EXISTS toolscript_migrations (version INTEGER PRIMARY KEY)")
-    done = {row["version"] for row in session.rows("SELECT version FROM toolscript_migrations")}
-    _refuse_newer(max(done, default=0))
-    for version, text in migrations():
+    session.run(f"CREATE TABLE IF NOT EXISTS {tables.versions} (version INTEGER PRIMARY KEY)")
+    done = {row["version"] for row in session.rows(f"SELECT version FROM {tables.versions}")}
+    _refuse_newer(max(done, default=0), tables)
+    for version, text in migrations(tables):
         if version not in done:
             for statement in Template(text).substitute(session.dialect.words).split(";\n"):
                 if statement.strip():
                     session.run(statement)
-            session.run("INSERT INTO toolscript_migrations (version) VALUES (:version)", version=version)
+            session.run(f"INSERT INTO {tables.versions} (version) VALUES (:version)", version=version)
 
 
-def require_migrated(session: Session) -> None:
+def require_migrated(session: Session, tables: Tables = CATALOGUE) -> None:
     """Raises Unavailable when the tables are missing, or of an earlier or newer version."""
-    exists = session.has_table("toolscript_migrations")
-    rows = session.rows("SELECT version FROM toolscript_migrations") if exists else []
-    version, needed = max((row["version"] for row in rows), default=0), migrations()[-1][0]
-    _refuse_newer(version)
+    exists = session.has_table(tables.versions)
+    rows = session.rows(f"SELECT version FROM {tables.versions}") if exists else []
+    version, needed = max((row["version"] for row in rows), default=0), migrations(tables)[-1][0]
+    _refuse_newer(version, tables)
     if version < needed:
         raise Unavailable(
             f"the store's tables {f'have version {version}' if version else 'do not exist yet'}, and reading needs "
@@ -125,8 +140,8 @@ def require_migrated(session: Session) -> None:
         )
 
 
-def _refuse_newer(version: int) -> None:
-    supported = migrations()[-1][0]
+def _refuse_newer(version: int, tables: Tables) -> None:
+    supported = migrations(tables)[-1][0]
     if version > supported:
         raise Unavailable(
             f"the store's tables have version {version}, and this version of Toolscript knows up to {supported}: "
@@ -136,9 +151,9 @@ def _refuse_newer(version: int) -> None:
 
 
 @cache
-def migrations() -> Sequence[tuple[int, str]]:
+def migrations(tables: Tables = CATALOGUE) -> Sequence[tuple[int, str]]:
     """The numbers and texts of all migrations, in order."""
-    folder = resources.files("toolscript").joinpath("adapters/sql/migrations")
+    folder = resources.files("toolscript").joinpath(f"adapters/sql/{tables.folder}")
     files = sorted((f for f in folder.iterdir() if f.name.endswith(".sql")), key=lambda f: f.name)
     return [(int(f.name.partition("_")[0]), f.read_text(encoding="utf-8")) for f in files]
 

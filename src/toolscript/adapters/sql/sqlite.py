@@ -35,6 +35,7 @@ SQLITE = Dialect(
         "documents": "",
         "knowledge": "",
         "number": "INTEGER",
+        "big_number": "INTEGER",
         "unrepeated": "AUTOINCREMENT",
         "bytes": "BLOB",
         "texts": "TEXTS",

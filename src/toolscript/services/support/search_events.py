@@ -1,21 +1,36 @@
-"""One event for analysis per search, successful or not."""
+"""One event per search and per call, successful or not: for analysis, and for the audit."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from toolscript.domain.errors import ToolscriptError
-from toolscript.domain.requests import caller_name, current_request_id
+from toolscript.domain.redaction import redact_arguments, redact_text
+from toolscript.domain.requests import (
+    caller_name,
+    client_address,
+    current_request_id,
+    profile_name,
+    surface_name,
+)
 from toolscript.domain.search import SearchReport
 from toolscript.ports.observability import EventSink
 
 Event = Mapping[str, Any]
+
+# Of the arguments of a call, events contain so many characters.
+MAX_ARGUMENTS = 4000
+# Callers choose the names that they ask for.
+MAX_NAME = 256
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +62,9 @@ def record_search(
                     "type": kind,
                     "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
                     "request_id": current_request_id(),
-                    **({"caller": caller} if (caller := caller_name.get()) else {}),
+                    "caller": caller_name.get() or client_address.get(),
+                    "profile": profile_name.get(),
+                    "surface": surface_name.get(),
                     **describe(),
                     "took_ms": timings["total"],
                     "timings_ms": timings,
@@ -57,12 +74,50 @@ def record_search(
             )
 
 
+@contextmanager
+def record_tool_search(events: EventSink | None, kind: str, query: str, report: SearchReport) -> Iterator[None]:
+    """Records a search for tools or skills: its words without secrets, and the number of its results."""
+    if events is None:
+        yield
+        return
+
+    def describe() -> Event:
+        return {"query": redact_text(query), "hits": report.counts.get("returned", 0)}
+
+    with record_search(partial(record_event, events), kind, report, describe):
+        yield
+
+
 def record_event(events: EventSink, event: Event) -> None:
     """Records the event. Errors of the sink are logged and ignored: events must never fail a search."""
     try:
         events.record(event)
     except Exception as fault:
         log.debug("event_lost", exc_info=fault)
+
+
+def describe_arguments(arguments: Any, *, as_digest: bool) -> str:
+    """What events say about the arguments of a call: them without their secrets, as JSON, or a digest of that. So a
+    secret that is short enough to be guessed cannot be found by comparing digests."""
+    text = json.dumps(redact_arguments(arguments), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    if as_digest:
+        return f"sha256:{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()}"
+    return text if len(text) <= MAX_ARGUMENTS else f"{text[:MAX_ARGUMENTS]}…"
+
+
+def measure_json(value: Any) -> int:
+    """The bytes of a value as compact JSON, without writing it: a result of 5 MB has few strings, and long ones."""
+    match value:
+        case str():
+            return len(value) + 2 if value.isascii() else len(value.encode("utf-8", "replace")) + 2
+        case Mapping():
+            return 1 + sum(measure_json(key) + measure_json(each) + 2 for key, each in value.items()) + (not value)
+        case list() | tuple():
+            return 1 + sum(measure_json(each) + 1 for each in value) + (not value)
+        case True | False | None:
+            return 5 if value is False else 4
+        case _:
+            return len(str(value))
 
 
 def _get_error_code(error: BaseException) -> str:

@@ -27,7 +27,13 @@ from toolscript.ports.stores import ItemStore
 from toolscript.retrieval.text.words import replace_unencodable
 from toolscript.services.catalogue.gateway import Gateway
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
-from toolscript.services.support.search_events import record_event, record_search
+from toolscript.services.support.search_events import (
+    MAX_NAME,
+    describe_arguments,
+    measure_json,
+    record_event,
+    record_search,
+)
 from toolscript.services.tools.hybrid_search import ToolSearch
 
 NEAREST = 3
@@ -47,7 +53,10 @@ class CallTool:
         checker: ArgumentChecker,
         events: EventSink,
         span: Callable[[str], AbstractContextManager[object]] = no_span,
+        *,
+        digests_arguments: bool = True,
     ) -> None:
+        """With `digests_arguments` events have a digest of a call's arguments, otherwise them without their secrets."""
         self._item_store = item_store
         self._snapshots = snapshots
         self._gateway = gateway
@@ -55,6 +64,7 @@ class CallTool:
         self._checker = checker
         self._events = events
         self._span = span
+        self._digests_arguments = digests_arguments
 
     async def describe(self, item_id: str) -> Item:
         """The item, with its schemas: from memory where the catalogue has been read, so that calls need no store.
@@ -82,20 +92,23 @@ class CallTool:
         Raises NotFound, InvalidArguments (naming the field), ToolFailed with the tool's own result, UpstreamFailed with
         the server's own message, TimedOut, or Unavailable.
         """
-        limit = _TimeLimit(item_id, within or self._gateway.call_timeout)
-        async with limit.run():
-            item = await self.describe(item_id)
-        if not isinstance(arguments, Mapping):
-            raise InvalidArguments(
-                f"the arguments of {item_id} must be a JSON object", details={"field": "", "allowed": "an object"}
-            )
-        _require_json(arguments)
-        event = {"tool": item.id, "server": item.server, "arguments_checked": True}
+        event = {"tool": item_id[:MAX_NAME], "server": "", "arguments": "", "arguments_checked": True, "bytes": 0}
         record = partial(record_event, self._events)
-        with record_search(record, "tools.call", SearchReport(), lambda: event), self._span("tools.call"):
+        with self._span("tools.call"), record_search(record, "tools.call", SearchReport(), lambda: event):
+            limit = _TimeLimit(item_id, within or self._gateway.call_timeout)
+            async with limit.run():
+                item = await self.describe(item_id)
+            event |= {"tool": item.id, "server": item.server}
+            if not isinstance(arguments, Mapping):
+                raise InvalidArguments(
+                    f"the arguments of {item_id} must be a JSON object", details={"field": "", "allowed": "an object"}
+                )
+            _require_json(arguments)
+            event["arguments"] = describe_arguments(arguments, as_digest=self._digests_arguments)
             async with limit.run():
                 event["arguments_checked"] = await self._check(item, arguments, limit.seconds)
                 result = await self._gateway.call(item, arguments, limit.seconds, relay)
+            event["bytes"] = measure_json(result.raw)
             if result.is_error:
                 reason = result.text or "the server gave no reason"
                 raise ToolFailed(f"{item_id} failed: {reason}", result=result, details={"server": item.server})
@@ -119,7 +132,7 @@ class CallTool:
 
     async def _find_similar(self, item_id: str) -> list[str]:
         try:
-            found = await self._search.search(item_id[:200], limit=NEAREST, threshold=0.0)
+            found = await self._search.search(item_id[:200], limit=NEAREST, threshold=0.0, recorded=False)
         except ToolscriptError:
             return []
         return [hit.id for hit in found.hits]

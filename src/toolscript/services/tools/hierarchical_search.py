@@ -17,6 +17,7 @@ from toolscript.domain.catalog import ItemType, Schema
 from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable
 from toolscript.domain.filters import Condition, Filter, Op, matches
 from toolscript.domain.search import SearchPart, SearchReport
+from toolscript.ports.observability import EventSink
 from toolscript.retrieval.catalogue import CatalogueFacts
 from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.fusion import Scores, cover_needs, sort_scores
@@ -26,6 +27,7 @@ from toolscript.retrieval.skill_map import SkillFacts
 from toolscript.retrieval.text.words import replace_unencodable
 from toolscript.services.catalogue.snapshot import CatalogueSnapshot, CatalogueSnapshots, Change
 from toolscript.services.support.result_cache import ResultCache
+from toolscript.services.support.search_events import record_tool_search
 from toolscript.services.tools.ranking import ToolRanking
 
 # Skills that score this much less than the best one are not matched: their tools are hardly ever among the best
@@ -144,6 +146,7 @@ class HierarchicalSearch:
         timeouts: StageTimeouts | None = None,
         is_incomplete: Callable[[], bool] = lambda: False,
         get_position: Callable[[str], int] = lambda _: 0,
+        events: EventSink | None = None,
     ) -> None:
         """While `is_incomplete` returns true, tools are still being indexed, and reports say so. `get_position` returns
         the position of a server in the configuration."""
@@ -152,6 +155,7 @@ class HierarchicalSearch:
         self._timeouts = timeouts or StageTimeouts()
         self._is_incomplete = is_incomplete
         self._get_position = get_position
+        self._events = events
         self._results: ResultCache[tuple[int, HierarchicalQuery], HierarchicalResults] = ResultCache()
         self._running: dict[tuple[int, HierarchicalQuery], asyncio.Future[HierarchicalResults | None]] = {}
 
@@ -160,11 +164,15 @@ class HierarchicalSearch:
 
         Raises Invalid for a blank query, InvalidArguments for a query too long or a number out of range.
         """
-        _check(request)
         query = replace_unencodable(request.query)
         if query != request.query:
             request = replace(request, query=query)
         report = SearchReport()
+        with record_tool_search(self._events, "hierarchical.search", query, report):
+            return await self._search_recorded(request, report)
+
+    async def _search_recorded(self, request: HierarchicalQuery, report: SearchReport) -> HierarchicalResults:
+        _check(request)
         with report.stage("total"):
             snapshot = self._snapshots.current()
             results = self._results.find((snapshot.version, request))
@@ -177,6 +185,7 @@ class HierarchicalSearch:
             log.warning("No skills matched, falling back to unfiltered search")
         if self._is_incomplete():
             report.degrade(SearchPart.CATALOGUE)
+        report.counts["returned"] = len(results.tools)
         return results
 
     async def _search_once(self, request: HierarchicalQuery, snapshot: CatalogueSnapshot) -> HierarchicalResults:
@@ -199,11 +208,14 @@ class HierarchicalSearch:
 
     async def find_skills(self, query: str, *, limit: int = 5, threshold: float = 0.4) -> list[SkillHit]:
         """Stage one alone. Raises as `search` does, and Unavailable when skills cannot be searched."""
-        request = HierarchicalQuery(query, skill_limit=limit, skill_threshold=threshold)
-        _check(request, max_skills=50)
-        run = await self._begin(request, self._snapshots.current())
-        hits = await self._find_skills(run)
-        _require_complete(run.report, "skills")
+        report = SearchReport()
+        with record_tool_search(self._events, "skills.search", query, report):
+            request = HierarchicalQuery(query, skill_limit=limit, skill_threshold=threshold)
+            _check(request, max_skills=50)
+            run = await self._begin(request, self._snapshots.current())
+            hits = await self._find_skills(run)
+            _require_complete(run.report, "skills")
+            report.counts["returned"] = len(hits)
         return hits
 
     async def find_tools(
@@ -211,16 +223,19 @@ class HierarchicalSearch:
     ) -> list[HierarchicalHit]:
         """Stage two alone, within those skills. Raises as `search` does, and Unavailable when the index fails, or has
         no result while tools are still being indexed."""
-        _check(request)
-        run = await self._begin(replace(request, strategy=Strategy.DIRECT), self._snapshots.current())
-        hits, _ = await self._find_tools(run, skill_ids)
-        if not hits:
-            _require_complete(run.report, "tools")
-            if self._is_incomplete():
-                raise Unavailable(
-                    "nothing found yet, and tools are still being indexed: try again in a moment",
-                    details={"degraded": [SearchPart.CATALOGUE]},
-                )
+        report = SearchReport()
+        with record_tool_search(self._events, "hierarchical.search", request.query, report):
+            _check(request)
+            run = await self._begin(replace(request, strategy=Strategy.DIRECT), self._snapshots.current())
+            hits, _ = await self._find_tools(run, skill_ids)
+            if not hits:
+                _require_complete(run.report, "tools")
+                if self._is_incomplete():
+                    raise Unavailable(
+                        "nothing found yet, and tools are still being indexed: try again in a moment",
+                        details={"degraded": [SearchPart.CATALOGUE]},
+                    )
+            report.counts["returned"] = len(hits)
         return hits
 
     async def _begin(self, request: HierarchicalQuery, snapshot: CatalogueSnapshot) -> _Run:

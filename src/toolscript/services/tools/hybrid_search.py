@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from toolscript.domain.errors import Invalid
 from toolscript.domain.search import MAX_TASK_CHARACTERS, SearchPart, SearchReport
+from toolscript.ports.observability import EventSink
 from toolscript.retrieval.catalogue import ItemFacts
 from toolscript.retrieval.confidence import explain
 from toolscript.retrieval.deadline import Deadline
@@ -14,6 +15,7 @@ from toolscript.retrieval.fusion import cover_needs
 from toolscript.retrieval.query import QueryRules
 from toolscript.retrieval.text.words import STOP_WORDS, replace_unencodable, stem, term, words
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
+from toolscript.services.support.search_events import record_tool_search
 from toolscript.services.tools.ranking import Blend, FindEvidence, ToolRanking
 
 EMBEDDING_SECONDS = 10.0
@@ -64,6 +66,7 @@ class ToolSearch:
         *,
         is_incomplete: Callable[[], bool] = lambda: False,
         get_position: Callable[[str], int] = lambda _: 0,
+        events: EventSink | None = None,
     ) -> None:
         """While `is_incomplete` returns true, tools are still being indexed, and reports say so. `get_position` returns
         the position of a server in the configuration."""
@@ -71,6 +74,7 @@ class ToolSearch:
         self._snapshots = snapshots
         self._is_incomplete = is_incomplete
         self._get_position = get_position
+        self._events = events
 
     async def search(
         self,
@@ -79,14 +83,19 @@ class ToolSearch:
         limit: int = DEFAULT_LIMIT,
         threshold: float = DEFAULT_THRESHOLD,
         blend: Blend = Blend.HYBRID,
+        recorded: bool = True,
     ) -> ToolResults:
-        """The tools at or above the threshold, most confident first. Those with equal definitions are one hit.
+        """The tools at or above the threshold, most confident first. Those with equal definitions are one hit. Searches
+        that no caller made are not `recorded`.
 
         Raises Invalid for a blank or overlong query, or a limit or threshold out of range.
         """
+        text, report = replace_unencodable(text), SearchReport()
+        with record_tool_search(self._events if recorded else None, "tools.search", text, report):
+            return await self._search(text, limit, threshold, blend, report)
+
+    async def _search(self, text: str, limit: int, threshold: float, blend: Blend, report: SearchReport) -> ToolResults:
         _check(limit, threshold)
-        text = replace_unencodable(text)
-        report = SearchReport()
         with report.stage("total"):
             catalogue = await self._snapshots.current().facts()
             deadline = Deadline(EMBEDDING_SECONDS, "tools")

@@ -27,7 +27,13 @@ from toolscript.domain.search import SearchReport
 from toolscript.ports.observability import EventSink
 from toolscript.services.catalogue.gateway import Gateway
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
-from toolscript.services.support.search_events import record_event, record_search
+from toolscript.services.support.search_events import (
+    MAX_NAME,
+    describe_arguments,
+    measure_json,
+    record_event,
+    record_search,
+)
 
 PAGE_SIZE = 200
 FIRST_LISTING_SECONDS = 5.0
@@ -136,10 +142,16 @@ class NativeItems:
         )
 
     async def _call(self, kind: str, item: Item, arguments: Mapping[str, str]) -> dict[str, Any]:
-        event = {"tool": item.id, "server": item.server}
+        event = {
+            "tool": item.id[:MAX_NAME],
+            "server": item.server,
+            "arguments": describe_arguments(arguments, as_digest=True),
+            "bytes": 0,
+        }
         recorded = record_search(partial(record_event, self._events), kind, SearchReport(), lambda: event)
         with recorded, _in_own_words(item.id):
             result = await self._gateway.call(item, arguments, self._gateway.call_timeout)
+            event["bytes"] = measure_json(result.raw)
         return dict(result.structured or {})
 
     async def _complete(self, item: Item, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from toolscript.surfaces.http.mcp_endpoint import McpEndpoint
 from toolscript.surfaces.http.openapi import complete_document, errors
 from toolscript.surfaces.http.request_tracking import MCP_PATH, RequestTracking
 from toolscript.surfaces.http.routers import (
+    calls,
     discovery,
     documents,
     feedback,
@@ -42,6 +43,7 @@ ROUTERS = (
     knowledge.router,
     skills.router,
     feedback.router,
+    calls.router,
     tools.clients_router,
 )
 ROUTES = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]

@@ -13,13 +13,14 @@ import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from toolscript.domain.requests import caller_name, request_id
+from toolscript.domain.requests import COMMAND_LINE, caller_name, client_address, request_id, surface_name
 from toolscript.surfaces.http.served_app import ServedApp
 
 HEADER = b"x-request-id"
 NO_ROUTE = "none"
 MCP_PATH = "/mcp"
 NO_STATUS = 499
+UNKNOWN_CLIENT = "unknown"
 _PRINTABLE = re.compile(rb"[ -~]{1,128}")
 
 log = logging.getLogger(__name__)
@@ -49,6 +50,8 @@ class RequestTracking:
 
         telemetry = self._served.current and self._served.current.observability.telemetry
         token, caller = request_id.set(request), caller_name.set(None)
+        address = client_address.set((scope.get("client") or (UNKNOWN_CLIENT,))[0])
+        surface = surface_name.set(_find_surface(scope))
         started = time.perf_counter()
         try:
             if not telemetry:
@@ -63,6 +66,8 @@ class RequestTracking:
             self._record(scope, status, time.perf_counter() - started)
             request_id.reset(token)
             caller_name.reset(caller)
+            client_address.reset(address)
+            surface_name.reset(surface)
 
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
         method, route = scope["method"], _route_template(scope)
@@ -78,6 +83,14 @@ class RequestTracking:
 def _read_or_create_id(scope: Scope) -> str:
     sent: bytes = next((value.strip() for name, value in scope["headers"] if name == HEADER), b"")
     return sent.decode("ascii") if _PRINTABLE.fullmatch(sent) else secrets.token_hex(16)
+
+
+def _find_surface(scope: Scope) -> str:
+    """How the caller asks, for events. The command line says so itself."""
+    if scope["path"] == MCP_PATH:
+        return "mcp"
+    agent = next((value for name, value in scope["headers"] if name == b"user-agent"), b"")
+    return "cli" if agent == COMMAND_LINE.encode() else "http"
 
 
 def _route_template(scope: Scope) -> str:

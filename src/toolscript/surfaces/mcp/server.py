@@ -33,6 +33,7 @@ from toolscript.app.app import App
 from toolscript.codegen.signatures import format_signature
 from toolscript.domain.access import Caller, Grant, Principal
 from toolscript.domain.errors import Forbidden, Invalid, InvalidArguments, ToolFailed, ToolscriptError, Unavailable
+from toolscript.domain.requests import surface_name
 from toolscript.domain.servers import NO_RELAY, TRACE_FIELDS, CallRelay
 from toolscript.services.knowledge.search import KnowledgeQuery
 from toolscript.services.tools.native_changes import ChangeFilter, ChangeStream
@@ -91,6 +92,7 @@ def build_server(answer: AnswerCall, answer_native: AnswerRequest, open_stream: 
 
     async def name_method(ctx: Context, call_next: CallNext) -> HandlerResult:
         """Adds the method to the HTTP request, for metrics and logs; only known ones, because clients choose them."""
+        surface_name.set("mcp")
         if ctx.request is not None:
             is_known = ctx.method == "initialize" or server.get_request_handler(ctx.method)
             ctx.request.scope["mcp_method"] = ctx.method if is_known else OTHER_METHOD

@@ -78,7 +78,7 @@ async def test_a_closed_store_is_unavailable(url: str) -> None:
 async def test_a_catalogue_of_an_earlier_version_is_migrated(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     item = "INSERT INTO tools (item_id, server, type, name, description, terms) VALUES ('a', 's', 'tool', 'n', '', :b)"
     with monkeypatch.context() as then:
-        then.setattr(sql_database, "migrations", lambda: migrations()[:2])
+        then.setattr(sql_database, "migrations", lambda *_: migrations()[:2])
         earlier = Database(url)
         await earlier.write(lambda session: (session.run(INSERT, id="a", w=["x"]), session.run(item, b=b"")))
         await earlier.close()
@@ -97,7 +97,7 @@ async def test_recorded_requests_of_an_earlier_version_are_kept(url: str, monkey
     success = Success("git__log", "show the log", "ci", 1.0)
     insert = "INSERT INTO feedback_successes VALUES ('git__log', :digest, 'show the log', 'ci', 1.0, 'model', NULL)"
     with monkeypatch.context() as then:
-        then.setattr(sql_database, "migrations", lambda: migrations()[:8])
+        then.setattr(sql_database, "migrations", lambda *_: migrations()[:8])
         earlier = Database(url)
         await earlier.write(lambda session: session.run(insert, digest=success.digest))
         await earlier.close()
@@ -169,7 +169,7 @@ async def test_a_read_only_database_does_not_migrate_tables_of_an_earlier_versio
 ) -> None:
     newest = migrations()[-1][0]
     with monkeypatch.context() as then:
-        then.setattr(sql_database, "migrations", lambda: migrations()[:2])
+        then.setattr(sql_database, "migrations", lambda *_: migrations()[:2])
         await Database(url).close()
     for _ in range(2):
         with pytest.raises(Unavailable, match=rf"have version 2, and reading needs version {newest}: run a command"):
@@ -187,7 +187,7 @@ async def test_tables_of_a_newer_version_are_refused_and_left_alone(
     await database.write(lambda session: session.run(INSERT, id="a", w=["x"]))
     newest = migrations()[-1][0]
     with monkeypatch.context() as then:
-        then.setattr(sql_database, "migrations", lambda: migrations()[:-1])
+        then.setattr(sql_database, "migrations", lambda *_: migrations()[:-1])
         with pytest.raises(
             Unavailable, match=rf"version {newest}, and this version of Toolscript knows up to {newest - 1}: install"
         ):

@@ -14,6 +14,7 @@ from http.client import HTTPException
 from typing import Any
 
 from toolscript.domain.errors import Invalid, ToolscriptError, Unauthorized, Unavailable
+from toolscript.domain.requests import COMMAND_LINE
 from toolscript.settings import Settings
 from toolscript.surfaces.cli.client.announcement import Announcement, make_absolute, read_announcement
 
@@ -130,7 +131,7 @@ def send_to_gateway(
             f"the request body has {len(data) / 2**20:.1f} MiB, and the gateway at {url} accepts at most "
             f"{MAX_BODY_BYTES // 2**20} MiB: send less at a time, or stop the gateway and run the command without it"
         )
-    headers = build_credentials(settings, tenant)
+    headers = {**build_credentials(settings, tenant), "User-Agent": COMMAND_LINE}
     if body is not None:
         headers["Content-Type"] = "application/json"
     request = urllib.request.Request(full_url, data, headers, method=method)  # noqa: S310

@@ -220,7 +220,7 @@ class GatewayRun:
         indexed = await app.count_indexed_tools()
         self._console.print(f'No servers are configured. Searching {indexed} demo tools for "{SAMPLE}":\n')
         found = await app.tool_search.search(
-            SAMPLE, limit=self._settings.search_limit, threshold=self._settings.search_threshold
+            SAMPLE, limit=self._settings.search_limit, threshold=self._settings.search_threshold, recorded=False
         )
         show(build_search_response(found))
 

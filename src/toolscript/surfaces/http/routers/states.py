@@ -11,14 +11,16 @@ from toolscript.surfaces.http.dependencies import ADMIN, METRICS, PUBLIC, Curren
 from toolscript.surfaces.http.openapi import errors
 from toolscript.surfaces.http.responses import JsonResponse
 from toolscript.surfaces.http.schemas.tools import HealthResponse, ReadinessResponse, ServerListResponse
+from toolscript.surfaces.json.calls import build_health_response
 from toolscript.surfaces.json.tools import build_readiness_response, build_servers_response
 
 router = APIRouter(tags=["states"])
 
 
 @router.get("/health", summary="Liveness: the process runs", response_model=HealthResponse, dependencies=[PUBLIC])
-async def get_health() -> JsonResponse:
-    return JsonResponse({"status": "ok"})
+async def get_health(served: Served) -> JsonResponse:
+    problem = served.current.observability.audit_problem if served.current else None
+    return JsonResponse(build_health_response(problem))
 
 
 @router.get(

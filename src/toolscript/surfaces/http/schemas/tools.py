@@ -12,10 +12,20 @@ from toolscript.domain.servers import ServerState, Transport
 from toolscript.surfaces.http.schemas.models import DEGRADED, CamelResponseModel, ResponseModel
 
 
+class AuditProblemResponse(ResponseModel):
+    """Events that are not in the audit."""
+
+    lost: int = Field(description="Number of lost events since the start.")
+    failing: bool = Field(description="Whether the last attempt to write failed.")
+
+
 class HealthResponse(ResponseModel):
     """The process, or a part of it, works."""
 
     status: Literal["ok"]
+    audit: AuditProblemResponse | None = Field(
+        default=None, description="What is wrong with the audit. Left out if nothing is, and calls go on in any case."
+    )
 
 
 class ReadinessResponse(ResponseModel):

@@ -1,0 +1,82 @@
+"""Writes the events of calls and searches into the audit's store, in batches, without delaying a request.
+
+While the store fails, because the disk is full or the database is down, the newest events wait; when too many wait, the
+oldest are lost and counted.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import threading
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from itertools import count
+from typing import Any
+
+from toolscript.adapters.observability.event_sinks import QUEUE_SIZE, QueuedSink
+from toolscript.domain.audit import CALL_EVENTS, OK, SEARCH_EVENTS, UNIQUE_BITS, AuditEvent, AuditKind, AuditState
+from toolscript.domain.errors import Unavailable
+from toolscript.ports.observability import AuditStore
+
+INTERVAL_SECONDS = 0.2
+RETRY_SECONDS = 1.0
+
+log = logging.getLogger(__name__)
+
+
+class AuditSink(QueuedSink):
+    """Takes the events that belong into the audit, and ignores the others."""
+
+    def __init__(
+        self, store: AuditStore, *, queue_size: int = QUEUE_SIZE, retry_seconds: float = RETRY_SECONDS
+    ) -> None:
+        super().__init__(self._write, queue_size=queue_size, interval=INTERVAL_SECONDS)
+        self._store = store
+        self._retry_seconds = retry_seconds
+        self._numbers = count(random.getrandbits(UNIQUE_BITS))
+
+    @property
+    def state(self) -> AuditState:
+        """Whether events are written."""
+        return AuditState(self.dropped, self.reason)
+
+    def record(self, event: Mapping[str, Any]) -> None:
+        """Queues the event. Never raises."""
+        if event.get("type") in CALL_EVENTS | SEARCH_EVENTS:
+            super().record(event)
+
+    def _write(self, batch: Sequence[bytes], closing: threading.Event) -> None:
+        events = [self._build_event(json.loads(each)) for each in batch]
+        while True:
+            try:
+                return self._store.add(events)
+            except Unavailable as error:
+                if closing.is_set():
+                    raise
+                if self.reason is None:
+                    log.warning("audit_not_written", extra={"reason": error.message})
+                self.reason = error.message
+            closing.wait(self._retry_seconds)
+
+    def _build_event(self, event: Mapping[str, Any]) -> AuditEvent:
+        is_call = event["type"] in CALL_EVENTS
+        milliseconds = round(datetime.fromisoformat(event["time"]).timestamp() * 1000)
+        # PostgreSQL's texts have no NUL.
+        text = {name: value.replace("\0", "") for name, value in event.items() if isinstance(value, str)}
+        return AuditEvent(
+            id=(milliseconds << UNIQUE_BITS) | (next(self._numbers) % 2**UNIQUE_BITS),
+            kind=AuditKind.CALLS if is_call else AuditKind.SEARCHES,
+            tool=text["tool"] if is_call else text["type"],
+            server=text.get("server", ""),
+            caller=text["caller"],
+            profile=text["profile"],
+            surface=text["surface"],
+            outcome=event["error"] or OK,
+            ms=event["took_ms"],
+            bytes=event.get("bytes", 0),
+            hits=event.get("hits", 0),
+            request_id=text["request_id"],
+            details=text["arguments"] if is_call else text["query"],
+        )

@@ -1,0 +1,22 @@
+-- Calls of tools (kind 0) and searches (kind 1). The id contains the time: see domain/audit.py.
+
+CREATE TABLE ${mcp}audit_events (
+    id $big_number PRIMARY KEY,
+    kind SMALLINT NOT NULL,
+    tool TEXT NOT NULL,
+    server TEXT NOT NULL,
+    caller TEXT NOT NULL,
+    profile TEXT NOT NULL,
+    surface TEXT NOT NULL,
+    outcome TEXT NOT NULL,
+    ms DOUBLE PRECISION NOT NULL,
+    bytes BIGINT NOT NULL,
+    hits INTEGER NOT NULL,
+    request_id TEXT NOT NULL,
+    details TEXT NOT NULL
+);
+
+CREATE INDEX audit_events_by_tool ON ${mcp}audit_events (kind, tool, id);
+CREATE INDEX audit_events_by_server ON ${mcp}audit_events (kind, server, id);
+CREATE INDEX audit_events_by_caller ON ${mcp}audit_events (kind, caller, id);
+CREATE INDEX audit_errors ON ${mcp}audit_events (kind, id) WHERE outcome <> 'ok';

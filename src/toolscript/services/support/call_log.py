@@ -1,0 +1,116 @@
+"""Reads the audit: lists calls and searches, and sums calls up by tool or server."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+from toolscript.domain.audit import MAX_LIMIT, OK, AuditEvent, AuditPage, AuditQuery
+from toolscript.domain.errors import InvalidArguments, NotFound
+from toolscript.ports.observability import AuditStore
+
+# A page with few matches is followed by the next, as long as this lasts.
+MAX_SECONDS = 2.0
+MAX_SUMMED = 20_000
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_DURATION = re.compile(r"(\d{1,6})([smhd])")
+_MAX_DIGITS = 19
+
+
+@dataclass(frozen=True, slots=True)
+class CallSummary:
+    """The calls of one tool or server."""
+
+    name: str
+    calls: int
+    errors: int
+    p50_ms: float
+    p95_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Calls by tool or server, the most used first. Unless `is_complete`, only the newest calls are in it."""
+
+    rows: Sequence[CallSummary]
+    is_complete: bool
+
+
+class CallLog:
+    """The calls and searches of a gateway."""
+
+    def __init__(self, store: AuditStore | None, *, clock: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def list_events(self, query: AuditQuery) -> AuditPage:
+        """The newest events that match, as many as the limit if they are found in time. Raises NotFound where the audit
+        is switched off, and Unavailable."""
+        deadline = time.monotonic() + MAX_SECONDS
+        found: list[AuditEvent] = []
+        while True:
+            page = await self._get_store().list_events(replace(query, limit=query.limit - len(found)))
+            found += page.events
+            query = replace(query, before=page.next_before)
+            if page.next_before is None or len(found) >= query.limit or time.monotonic() > deadline:
+                return AuditPage(found, page.next_before)
+
+    async def summarize(self, query: AuditQuery, *, by_server: bool = False) -> Summary:
+        """The newest of the calls that match by tool or server. Raises as `list_events` does."""
+        deadline = time.monotonic() + MAX_SECONDS
+        events: list[AuditEvent] = []
+        while True:
+            page = await self._get_store().list_events(replace(query, limit=MAX_LIMIT))
+            events += page.events
+            query = replace(query, before=page.next_before)
+            if page.next_before is None or len(events) >= MAX_SUMMED or time.monotonic() > deadline:
+                break
+        groups: dict[str, list[AuditEvent]] = defaultdict(list)
+        for event in events:
+            groups[event.server if by_server else event.tool].append(event)
+        rows = [_sum_up(name, group) for name, group in groups.items()]
+        return Summary(sorted(rows, key=lambda row: (-row.calls, row.name)), page.next_before is None)
+
+    def parse_time(self, text: str | None, field: str) -> float | None:
+        """The seconds since 1970 of a time such as 2026-07-28T12:00 (UTC unless it says otherwise), or of the moment
+        that long ago: 30m, 12h, 7d. Raises InvalidArguments."""
+        if text is None:
+            return None
+        if match := _DURATION.fullmatch(text.strip()):
+            return self._clock() - int(match[1]) * _UNITS[match[2]]
+        try:
+            moment = datetime.fromisoformat(text.strip())
+        except ValueError:
+            raise InvalidArguments(
+                f"invalid {field} {text!r}: expected a time such as 2026-07-28T12:00, or how long ago: 30m, 12h or 7d",
+                details={"field": field},
+            ) from None
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+    def _get_store(self) -> AuditStore:
+        if self._store is None:
+            raise NotFound("the audit is switched off: set TOOLSCRIPT_AUDIT=true where the gateway runs")
+        return self._store
+
+
+def parse_page_token(token: str | None) -> int | None:
+    """Where a page begins. Raises InvalidArguments."""
+    if token is None:
+        return None
+    if not token.isascii() or not token.isdigit() or len(token) > _MAX_DIGITS:
+        raise InvalidArguments(
+            "the page token cannot be used: give the next_page_token of the answer before, for the same filters",
+            details={"field": "page_token"},
+        )
+    return int(token)
+
+
+def _sum_up(name: str, events: Sequence[AuditEvent]) -> CallSummary:
+    times = sorted(event.ms for event in events)
+    errors = sum(event.outcome != OK for event in events)
+    p50, p95 = (times[len(times) * percent // 100] for percent in (50, 95))
+    return CallSummary(name, len(events), errors, p50, p95)

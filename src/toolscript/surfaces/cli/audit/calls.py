@@ -1,0 +1,140 @@
+"""`toolscript calls`: who called which tool and how that went, and who searched for what."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from toolscript.surfaces.cli.client.completion import complete
+from toolscript.surfaces.cli.client.gateway import is_gateway_running, send_to_gateway
+from toolscript.surfaces.cli.client.session import read_settings
+from toolscript.surfaces.cli.terminal import options
+from toolscript.surfaces.cli.terminal.tables import Columns, print_table
+from toolscript.surfaces.cli.terminal.text import print_answer, print_note
+
+if TYPE_CHECKING:
+    from toolscript.settings import Settings
+
+PATH = "/api/v1/calls"
+KINDS = ("calls", "searches")
+MAX_LIMIT = 1000
+
+Answer = Mapping[str, Any]
+
+
+@click.command()
+@click.option("--tool", metavar="TOOL", help="Only calls of this tool.", shell_complete=complete("tools"))
+@click.option("--server", metavar="NAME", help="Only calls of this server's tools.", shell_complete=complete("servers"))
+@click.option("--caller", metavar="NAME", help="Only of this caller: a key's name, oauth:SUBJECT, owner, an address.")
+@click.option("--outcome", metavar="CODE", help="Only with this outcome: ok, error for every error, or an error code.")
+@click.option("--since", metavar="TIME", help="Only from this time on: 2026-07-28T12:00 (UTC), or 30m, 12h, 7d ago.")
+@click.option("--until", metavar="TIME", help="Only before this time.")
+@click.option("--kind", type=click.Choice(KINDS), default="calls", show_default=True, help="What to list.")
+@click.option("--summary", type=click.Choice(["tool", "server"]), help="Number, errors and times by tool or server.")
+@options.limit(MAX_LIMIT, 50, "events")
+@click.option("--page", "page_token", metavar="TOKEN", help="The next page, with the token that the one before named.")
+@options.data_dir
+@options.gateway
+@options.as_json
+def calls(summary: str | None, limit: int, page_token: str | None, **filters: Any) -> None:
+    """List the calls of tools, newest first; with --kind searches, the searches for tools.
+
+    Each has its time, caller, tool, outcome and milliseconds, and a digest of its arguments, or with
+    TOOLSCRIPT_AUDIT_ARGUMENTS=redacted their values; never a secret. Reads the audit of the gateway that runs, or
+    without one that of the data folder.
+
+    \b
+    toolscript calls --since 1h --outcome error
+    toolscript calls --server github --caller ci --limit 200
+    toolscript calls --summary tool --since 7d
+    toolscript calls --kind searches
+    """
+    settings = read_settings()
+    paging: dict[str, Any] = {} if summary else {"limit": limit, "page_token": page_token}
+    if is_gateway_running(settings):
+        more: dict[str, Any] = {"by": summary} if summary else paging
+        answer = send_to_gateway(settings, f"{PATH}/summary" if summary else PATH, **filters, **more)
+    else:
+        answer = asyncio.run(_read(settings, summary, filters, **paging))
+    show_events = _show_searches if filters["kind"] == "searches" else _show_calls
+    print_answer(answer, _show_summary if summary else show_events)
+
+
+async def _read(
+    settings: Settings,
+    summary: str | None,
+    filters: Mapping[str, str | None],
+    limit: int = MAX_LIMIT,
+    page_token: str | None = None,
+) -> Answer:
+    """The same answer from the store. Raises InvalidArguments, NotFound and Unavailable."""
+    from toolscript.app.audit import open_call_log
+    from toolscript.domain.audit import AuditKind, AuditQuery
+    from toolscript.services.support.call_log import parse_page_token
+    from toolscript.surfaces.json.calls import build_calls_response, build_summary_response
+
+    async with open_call_log(settings) as log:
+        query = AuditQuery(
+            AuditKind(filters["kind"] or "calls"),
+            filters["tool"],
+            filters["server"],
+            filters["caller"],
+            filters["outcome"],
+            log.parse_time(filters["since"], "--since"),
+            log.parse_time(filters["until"], "--until"),
+            parse_page_token(page_token),
+            limit,
+        )
+        if summary:
+            return build_summary_response(await log.summarize(query, by_server=summary == "server"))
+        return build_calls_response(await log.list_events(query))
+
+
+def _show_calls(answer: Answer) -> None:
+    columns: Columns = {
+        "Time": _format_time,
+        "Tool": "tool",
+        "Caller": "caller",
+        "Outcome": "outcome",
+        "ms": "ms",
+        "Bytes": "bytes",
+        "Surface": "surface",
+        "Arguments": "arguments",
+        "Request": "request_id",
+    }
+    print_table(columns, answer["events"], "No calls.", shortened=["Arguments"], optional=["Request", "Surface"])
+    _show_next(answer)
+
+
+def _show_searches(answer: Answer) -> None:
+    columns: Columns = {
+        "Time": _format_time,
+        "Search": "tool",
+        "Caller": "caller",
+        "Outcome": "outcome",
+        "ms": "ms",
+        "Hits": "hits",
+        "Surface": "surface",
+        "Query": "query",
+    }
+    print_table(columns, answer["events"], "No searches.", shortened=["Query"], optional=["Surface"])
+    _show_next(answer)
+
+
+def _show_summary(answer: Answer) -> None:
+    columns: Columns = {"Name": "name", "Calls": "calls", "Errors": "errors", "p50 ms": "p50_ms", "p95 ms": "p95_ms"}
+    print_table(columns, answer["rows"], "No calls.")
+    if not answer["complete"]:
+        print_note("only the newest calls are in it: narrow it down with --since or another filter")
+
+
+def _show_next(answer: Answer) -> None:
+    if token := answer["next_page_token"]:
+        print_note(f"for the next page, add --page {token}", label="more:")
+
+
+def _format_time(event: Answer) -> str:
+    return str(event["time"])[:19].replace("T", " ")

@@ -1,0 +1,54 @@
+"""Responses about the audit."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from toolscript.surfaces.http.schemas.models import ResponseModel
+
+
+class AuditEventResponse(ResponseModel):
+    """A call of a tool, or a search for tools."""
+
+    id: str
+    time: str = Field(description="When it ended, in UTC.")
+    tool: str = Field(description="`server__tool`; for a search its type, such as `tools.search`.")
+    server: str = Field(description="Empty for a search, and for a tool that does not exist.")
+    caller: str = Field(description="The name of the key, `oauth:SUBJECT`, `owner`, or the client's address.")
+    profile: str
+    surface: str = Field(description="`http`, `mcp` or `cli`.")
+    outcome: str = Field(description="`ok`, or the error code.")
+    ms: float
+    request_id: str
+    bytes: int | None = Field(default=None, description="Size of the result of a call.")
+    arguments: str | None = Field(
+        default=None, description="A digest of the arguments of a call, or them without secrets: see the settings."
+    )
+    hits: int | None = Field(default=None, description="Number of results of a search.")
+    query: str | None = Field(default=None, description="The words of a search, without secrets.")
+
+
+class CallListResponse(ResponseModel):
+    """Calls or searches, newest first."""
+
+    events: list[AuditEventResponse]
+    next_page_token: str | None = Field(
+        description="For the next page, with the same filters; null at the end. A page can be short and not the last."
+    )
+
+
+class CallSummaryResponse(ResponseModel):
+    """The calls of a tool or a server."""
+
+    name: str
+    calls: int
+    errors: int
+    p50_ms: float
+    p95_ms: float
+
+
+class CallSummaryListResponse(ResponseModel):
+    """Calls by tool or server, the most used first."""
+
+    rows: list[CallSummaryResponse]
+    complete: bool = Field(description="False if only the newest 20 000 calls are in it.")

@@ -1,0 +1,59 @@
+"""Responses about the audit as JSON."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from toolscript.domain.audit import AuditKind
+
+if TYPE_CHECKING:
+    from toolscript.domain.audit import AuditEvent, AuditPage, AuditState
+    from toolscript.services.support.call_log import Summary
+
+
+def build_calls_response(page: AuditPage) -> dict[str, Any]:
+    """Builds the response of `GET /api/v1/calls`."""
+    token = None if page.next_before is None else str(page.next_before)
+    return {"events": [_build_event(event) for event in page.events], "next_page_token": token}
+
+
+def build_summary_response(summary: Summary) -> dict[str, Any]:
+    """Builds the response of `GET /api/v1/calls/summary`."""
+    rows = [
+        {
+            "name": row.name,
+            "calls": row.calls,
+            "errors": row.errors,
+            "p50_ms": round(row.p50_ms, 1),
+            "p95_ms": round(row.p95_ms, 1),
+        }
+        for row in summary.rows
+    ]
+    return {"rows": rows, "complete": summary.is_complete}
+
+
+def build_health_response(problem: AuditState | None) -> dict[str, Any]:
+    """Builds the response of `GET /health`. Everyone may read it, so it does not say why the audit fails."""
+    if problem is None:
+        return {"status": "ok"}
+    return {"status": "ok", "audit": {"lost": problem.lost, "failing": problem.reason is not None}}
+
+
+def _build_event(event: AuditEvent) -> dict[str, Any]:
+    is_call = event.kind is AuditKind.CALLS
+    about = {
+        "id": str(event.id),
+        "time": datetime.fromtimestamp(event.at, UTC).isoformat(timespec="milliseconds"),
+        "tool": event.tool,
+        "server": event.server,
+        "caller": event.caller,
+        "profile": event.profile,
+        "surface": event.surface,
+        "outcome": event.outcome,
+        "ms": round(event.ms, 1),
+        "request_id": event.request_id,
+    }
+    return about | (
+        {"bytes": event.bytes, "arguments": event.details} if is_call else {"hits": event.hits, "query": event.details}
+    )

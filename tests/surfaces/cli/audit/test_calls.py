@@ -1,0 +1,77 @@
+"""`toolscript calls`: the audit on the command line, without and with a gateway."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from tests.servers import make_scripted_spec
+from toolscript.surfaces.cli.main import run
+
+pytestmark = pytest.mark.req("G-16")
+
+TIMEOUT_SECONDS = 60.0
+
+
+def invoke(*arguments: str, code: int = 0) -> str:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["toolscript", *arguments])
+        result = CliRunner().invoke(run, list(arguments))
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def list_events(count: int, *arguments: str) -> list[dict[str, Any]]:
+    """So many events, which a gateway writes within a second."""
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    while True:
+        events: list[dict[str, Any]] = json.loads(invoke("calls", *arguments, "--json"))["events"]
+        if len(events) >= count or time.monotonic() > deadline:
+            return events
+
+
+@pytest.mark.parametrize("with_gateway", [False, True])
+def test_calls_and_searches_are_listed_filtered_paged_and_summed_up(
+    small_folder: Path, start_gateway: Callable[[], None], with_gateway: bool
+) -> None:
+    Path(".toolscript.json").write_text(json.dumps({"mcpServers": {"scripted": make_scripted_spec()}}))
+    if with_gateway:
+        start_gateway()
+        assert "No calls." in invoke("calls")
+    invoke("call", "scripted__echo", '{"text": "hello"}')
+    invoke("call", "scripted__fail", code=5)
+    invoke("search", "return my text")
+    newest, first_call = list_events(2)
+    assert (newest["tool"], newest["outcome"]) == ("scripted__fail", "UPSTREAM_ERROR")
+    assert (first_call["tool"], first_call["outcome"], first_call["surface"]) == ("scripted__echo", "ok", "cli")
+    assert first_call["caller"] == ("127.0.0.1" if with_gateway else "owner")
+    (search,) = list_events(1, "--kind", "searches")
+    assert (search["query"], search["surface"]) == ("return my text", "cli")
+    shown = invoke("calls", "--outcome", "error", "--since", "1h", "--server", "scripted")
+    assert "scripted__fail" in shown
+    assert "scripted__echo" not in shown
+    first = invoke("calls", "--limit", "1")
+    token = first.rpartition("--page ")[2].strip()
+    assert "scripted__echo" in invoke("calls", "--limit", "1", "--page", token)
+    assert "return my text" in invoke("calls", "--kind", "searches")
+    assert "scripted" in invoke("calls", "--summary", "server")
+    (row, _) = json.loads(invoke("calls", "--summary", "tool", "--json"))["rows"]
+    assert (row["calls"], row["errors"]) == (1, 0)
+    assert "30m, 12h or 7d" in invoke("calls", "--since", "yesterday", code=2)
+
+
+def test_without_any_call_there_is_nothing_to_list(small_folder: Path) -> None:
+    assert "No calls." in invoke("calls")
+
+
+def test_an_audit_that_is_switched_off_says_how_to_switch_it_on(
+    small_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOOLSCRIPT_AUDIT", "false")
+    assert "TOOLSCRIPT_AUDIT=true" in invoke("calls", code=4)
