@@ -9,7 +9,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from benchmarks import documents, embedding, fusion, gateway, hierarchical, index, knowledge, page, searches
+from benchmarks import documents, embedding, fusion, gateway, hierarchical, index, knowledge, lazy, page, searches
 from benchmarks.timing import Table
 
 Section = Callable[[bool], Awaitable[list[Table]]]
@@ -19,6 +19,7 @@ SECTIONS: dict[str, tuple[str, Section]] = {
     "fusion": ("Fusion", fusion.run),
     "search": ("Search", searches.run),
     "gateway": ("Gateway", gateway.run),
+    "lazy": ("Lazy servers", lazy.run),
     "hierarchical": ("Hierarchical search", hierarchical.run),
     "documents": ("Documents", documents.run),
     "knowledge": ("Knowledge", knowledge.run),

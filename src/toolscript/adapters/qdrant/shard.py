@@ -342,7 +342,9 @@ def _create(place: Path, collection: Collection) -> qe.EdgeShard:
             m=links, ef_construct=100, full_scan_threshold=FULL_SCAN_KILOBYTES, payload_m=links
         ),
         optimizers=qe.EdgeOptimizersConfig(default_segment_number=1, indexing_threshold=GRAPH_FROM_KILOBYTES),
-        payload_memory=qe.Memory.Cached,
+        # Cached would map all pages of files that are mostly empty: 33 MB a collection, and no faster (44 µs for five
+        # payloads).
+        payload_memory=qe.Memory.Cold,
     )
     indexes = {
         field_path(field): _FIELD_INDEXES[kind] for field, kind in collection.fields.items() if kind in _FIELD_INDEXES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -14,6 +15,7 @@ import pytest
 from tests.servers import make_scripted_server
 from toolscript.adapters.mcp.client import McpServers
 from toolscript.app.app import App
+from toolscript.domain.catalog import Item
 from toolscript.domain.errors import Unavailable, UpstreamFailed
 from toolscript.domain.servers import ServerSpec, ServerStart
 from toolscript.services.catalogue.gateway import LISTING_SLOTS, Gateway
@@ -210,6 +212,25 @@ async def test_of_fifty_servers_only_those_run_that_are_used(
     await asyncio.gather(*(calls.call(f"s{n}__echo", {"text": "x"}) for n in (3, 30, 47) for _ in range(5)))
     await until(lambda: count_processes() == 3)
     assert sorted(n for n, state in states(gateway).items() if state != "asleep") == ["s3", "s30", "s47"]
+    await gateway.close()
+
+
+@pytest.mark.req("G-02", "G-05")
+async def test_hundreds_of_known_servers_are_there_at_once_and_none_is_started(
+    app: App, gateway: Gateway, calls: CallTool, count_processes: Callable[[], int]
+) -> None:
+    specs = [make_lazy(f"s{n}") for n in range(300)]
+    items = [Item(spec.name, tool, f"{tool} of {spec.name}") for spec in specs for tool in ("echo", "pid")]
+    await app.sync.run(items)
+    began = time.monotonic()
+    await gateway.apply(specs, listed=digests(*specs))
+    await gateway.settle(TIMEOUT_SECONDS)
+    assert time.monotonic() - began < 20
+    assert set(states(gateway).values()) == {"asleep"}
+    assert count_processes() == 0
+    assert sum(status.items["tool"] for status in gateway.statuses) == 600
+    assert (await calls.call("s77__echo", {"text": "x"})).structured == {"text": "x"}
+    assert count_processes() == 1
     await gateway.close()
 
 
