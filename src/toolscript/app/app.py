@@ -281,7 +281,7 @@ async def open_app(
         if serving:
             await app.keys.load()
             gateway = app.gateway
-            app.logins.start_following(lambda name: gateway.reconnect(name.server, "its login has changed"))
+            app.logins.start_following(lambda name: gateway.reconnect(name.server, name.user, "its login has changed"))
         yield app
 
 

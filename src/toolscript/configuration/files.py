@@ -35,7 +35,7 @@ _ENTRY_KEYS = (
     *("type", "transport", "disabled", "enabled", "includeTools", "excludeTools", "start", "idleMinutes"),
     *("oauth", "auth"),  # the second is another client's, and left alone
 )
-_OAUTH_KEYS = ("clientId", "clientSecret", "scopes", "redirectPort", "callbackPort")
+_OAUTH_KEYS = ("clientId", "clientSecret", "scopes", "redirectPort", "callbackPort", "perUser")
 MAX_PORT = 65535
 
 # Patterns are strings: `re` compiles each at its first use, not when the command line starts.
@@ -388,7 +388,7 @@ class _ServerEntry:
         )
         if client_secret and not client_id:
             self.source.report(node, "has a clientSecret and no clientId")
-        return OAuthSpec(client_id, client_secret, scopes, own._read_port())
+        return OAuthSpec(client_id, client_secret, scopes, own._read_port(), own._read_flag("perUser", default=False))
 
     def _read_port(self) -> int:
         node = self._get("redirectPort") or self._get("callbackPort")

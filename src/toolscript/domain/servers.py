@@ -47,6 +47,8 @@ class OAuthSpec:
     """Empty: those that the server asks for."""
     redirect_port: int = 0
     """The loopback port that the browser is sent back to; 0 picks a free one."""
+    per_user: bool = False
+    """Whether calls of a named caller use the login of that caller, never that of the installation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +195,9 @@ class CallRelay:
     on_progress: Progress | None = None
     trace: Mapping[str, str] = field(default_factory=dict)
     """The caller's trace context: the fields of TRACE_FIELDS that it sent."""
+    user: str | None = None
+    """Whose login a server with a login per user is used with: a caller's name, or empty for the installation itself.
+    None where the caller is not known: such servers are not used then."""
 
 
 TRACE_FIELDS = ("traceparent", "tracestate", "baggage")

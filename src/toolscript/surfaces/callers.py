@@ -158,6 +158,12 @@ def identify_caller(grant: Grant, address: str | None) -> Caller:
     return Caller(key=grant.caller) if grant.caller else Caller(address=get_client_key(address or ""))
 
 
+def find_user(grant: Grant) -> str:
+    """Returns whose login is used at servers with a login per user: that of the named key or of the token's subject.
+    Empty, the installation's own, for the operator and the owner, and where nobody needs credentials."""
+    return "" if grant.caller in {None, OPERATOR, OWNER_NAME} else str(grant.caller)
+
+
 def get_client_key(address: str) -> str:
     """Returns the key under which a client is counted: its IPv4 address, or its IPv6 network of 64 bits, because one
     client has all of that. The address is the connection's, never a header's, which the client could choose. All

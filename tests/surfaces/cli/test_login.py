@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -13,8 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import httpx2
 import jwt
 import pytest
+from mcp.client.session import ClientSession
+from mcp.client.streamable_http import streamable_http_client
 
 from tests.servers.gateway_process import TIMEOUT_SECONDS, start_gateway, wait_until
 from tests.servers.logins import (
@@ -45,13 +49,19 @@ def web(authorization: Authorization) -> Iterator[ProtectedServer]:
 def _start(folder: Path, *arguments: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
     """Runs a command with the gateway's data folder and configuration."""
     with subprocess.Popen(
-        [*toolscript_command(), *arguments, "--config", str(folder / "servers.json")],
+        [*toolscript_command(), *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         cwd=folder,
-        env={**os.environ, "HOME": str(folder), "TOOLSCRIPT_DATA_DIR": str(folder / "data"), **variables},
+        env=os.environ
+        | {
+            "HOME": str(folder),
+            "TOOLSCRIPT_DATA_DIR": str(folder / "data"),
+            "TOOLSCRIPT_CONFIG": str(folder / "servers.json"),
+        }
+        | variables,
     ) as process:
         try:
             yield process
@@ -158,6 +168,52 @@ def _is_expired(authorization: Authorization) -> bool:
     tokens = [secret for secret in authorization.get_record()["secrets"] if secret.count(".") == 2]
     claims = [jwt.decode(token, options={"verify_signature": False}) for token in tokens if token.startswith("ey")]
     return bool(claims) and all(each["exp"] < time.time() for each in claims)
+
+
+def test_callers_with_keys_use_their_own_logins(
+    tmp_path: Path, authorization: Authorization, web: ProtectedServer
+) -> None:
+    servers: dict[str, Any] = {"web": {"url": web.http, "oauth": {"perUser": True}}}
+    with start_gateway(tmp_path, servers) as gateway:
+        wait_until(gateway.is_ready)
+        _log_in(tmp_path)
+        keys = {}
+        for name in ("ann", "bob"):
+            _, printed, _ = _run(tmp_path, "keys", "create", name, "--scope", "call", "--scope", "admin", "--json")
+            keys[name] = {"X-API-Key": json.loads(printed)["key"]}
+        _log_in(tmp_path, "--user", "ann")
+
+        def call(headers: dict[str, str]) -> httpx.Response:
+            return gateway.http.post("/tools/web__authorization", json={}, headers=headers)
+
+        def call_over_mcp(headers: dict[str, str]) -> str:
+            return str(asyncio.run(_call_over_mcp(f"{gateway.http.base_url}/mcp", headers)))
+
+        wait_until(lambda: call(keys["ann"]).status_code == 200)
+        of_ann, of_owner = call(keys["ann"]).json()["value"], _run(tmp_path, "call", "web__authorization")[1]
+        assert of_ann not in of_owner
+        assert "Bearer" in of_owner
+        subject = jwt.decode(of_ann.removeprefix("Bearer "), options={"verify_signature": False})
+        assert subject["sub"] == "ann"
+        refused = call(keys["bob"])
+        assert refused.status_code == 503
+        assert "toolscript login web --user bob" in refused.text
+        assert "toolscript login web --user bob" in call_over_mcp(keys["bob"])
+        assert "Bearer" in call_over_mcp(keys["ann"])
+        assert _run(tmp_path, "logout", "web", "--user", "ann")[0] == 0
+        wait_until(lambda: call(keys["ann"]).status_code == 503)
+        assert "Bearer" in _run(tmp_path, "call", "web__authorization")[1]
+
+
+async def _call_over_mcp(url: str, headers: dict[str, str]) -> str:
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=60) as http,
+        streamable_http_client(url, http_client=http) as (inbox, outbox, *_),
+        ClientSession(inbox, outbox) as session,
+    ):
+        await session.initialize()
+        result = await session.call_tool("call_tool", {"tool_id": "web__authorization", "arguments": {}})
+        return str(result.content)
 
 
 def test_what_cannot_be_logged_in_is_named(tmp_path: Path) -> None:

@@ -611,9 +611,15 @@ def test_any_file_loads_or_raises_one_error_without_secrets(
 
 @pytest.mark.req("G-01", "G-11", "X-03", "X-04")
 def test_a_login_can_be_configured(place: ConfigurationFolders) -> None:
-    oauth = {"clientId": "me", "clientSecret": SECRET, "scopes": ["read", "write"], "redirectPort": 33418}
+    oauth = {
+        "clientId": "me",
+        "clientSecret": SECRET,
+        "scopes": ["read", "write"],
+        "redirectPort": 33418,
+        "perUser": True,
+    }
     spec = place.spec(url="https://e.com", oauth=oauth)
-    assert spec.oauth == OAuthSpec("me", SECRET, ("read", "write"), 33418)
+    assert spec.oauth == OAuthSpec("me", SECRET, ("read", "write"), 33418, per_user=True)
     assert SECRET not in repr(spec)
     assert place.spec(url="https://e.com", oauth={"callbackPort": 8080, "other": 1}).oauth.redirect_port == 8080
     for wrong, problem in (

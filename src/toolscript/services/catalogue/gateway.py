@@ -8,12 +8,28 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from toolscript.domain.catalog import Item, SuggestionStatus
-from toolscript.domain.errors import Invalid, LoginRequired, NotFound, ToolscriptError, Unavailable, UpstreamFailed
-from toolscript.domain.servers import NO_RELAY, CallRelay, CallResult, ServerSpec, ServerState, ServerStatus
+from toolscript.domain.errors import (
+    Forbidden,
+    Invalid,
+    LoginRequired,
+    NotFound,
+    ToolscriptError,
+    Unavailable,
+    UpstreamFailed,
+)
+from toolscript.domain.servers import (
+    NO_RELAY,
+    CallRelay,
+    CallResult,
+    ServerSpec,
+    ServerStart,
+    ServerState,
+    ServerStatus,
+)
 from toolscript.ports.servers import ToolServer, ToolServers
 from toolscript.ports.stores import ItemStore, SkillStore
 from toolscript.services.catalogue.server_connection import RefreshResult, ServerConnection, Timeouts
@@ -37,6 +53,8 @@ class Gateway:
         self._sync = sync
         self._timeouts = timeouts or Timeouts()
         self._connections: dict[str, ServerConnection] = {}
+        self._user_connections: dict[tuple[str, str], ServerConnection] = {}
+        """By server and user, of servers with a login per user."""
         self._watchers: list[Watcher] = []
         self._known_servers: ItemCounts = {}
         self._listed: dict[str, str] = {}
@@ -98,7 +116,9 @@ class Gateway:
         finally:
             self._is_opening = False
         ended = [c for name, c in self._connections.items() if wanted.get(name) != c.spec]
-        await asyncio.gather(*(connection.stop() for connection in ended))
+        changed = {connection.spec.name for connection in ended}
+        of_users = [self._user_connections.pop(key) for key in [*self._user_connections] if key[0] in changed]
+        await asyncio.gather(*(connection.stop() for connection in [*ended, *of_users]))
         for connection in ended:
             del self._connections[connection.spec.name]
         if self._sync and any(connection.spec.name not in wanted for connection in ended):
@@ -155,12 +175,14 @@ class Gateway:
         Raises NotFound for a tool that the configuration excludes, Unavailable when the server cannot be connected,
         UpstreamFailed when it fails or dies, TimedOut.
         """
-        async with self._use(item) as server:
+        async with self._use(item, relay.user) as server:
             return await server.call(item, arguments, within=within, relay=relay)
 
-    async def complete(self, item: Item, params: Mapping[str, Any], within: float) -> Mapping[str, Any]:
+    async def complete(
+        self, item: Item, params: Mapping[str, Any], within: float, user: str | None = None
+    ) -> Mapping[str, Any]:
         """Asks the item's server to complete an argument of it. Raises what `call` raises."""
-        async with self._use(item) as server:
+        async with self._use(item, user) as server:
             return await server.complete(params, within=within)
 
     async def follow_resource(
@@ -172,13 +194,15 @@ class Gateway:
             await server.follow_resource(uri, on_start=on_start, on_update=on_update)
 
     @asynccontextmanager
-    async def _use(self, item: Item) -> AsyncIterator[ToolServer]:
+    async def _use(self, item: Item, user: str | None = None) -> AsyncIterator[ToolServer]:
         """The server of an item that the configuration allows. A server that is lost meanwhile is started again."""
         connection = self._connections.get(item.server)
         if connection is None:
             raise Unavailable(f"server {item.server} is not configured", details={"server": item.server})
         if not connection.spec.allows_item(item):
             raise NotFound(f"the configuration excludes {item.id}", details={"tool": item.id})
+        if connection.spec.oauth.per_user and user != "":
+            connection = self._find_user_connection(connection.spec, user)
         async with connection.use() as server:
             try:
                 yield server
@@ -192,6 +216,21 @@ class Gateway:
                     details={"server": item.server},
                 ) from error
 
+    def _find_user_connection(self, spec: ServerSpec, user: str | None) -> ServerConnection:
+        """The connection with the login of that user: it is opened when it is used, and closed when it is idle."""
+        if user is None:
+            raise Forbidden(
+                f"server {spec.name} has a login per user, and this request has none: call its tools instead",
+                details={"server": spec.name},
+            )
+        key = spec.name, user
+        if key not in self._user_connections:
+            own = replace(spec, user=user, start=ServerStart.LAZY)
+            self._user_connections[key] = ServerConnection(
+                own, self._servers, None, self._timeouts, lambda _: None, self._slots, {}
+            )
+        return self._user_connections[key]
+
     def offers(self, item: Item) -> bool:
         """Whether the item's server is configured here, and its configuration allows the item."""
         connection = self._connections.get(item.server)
@@ -202,15 +241,18 @@ class Gateway:
         connection = self._connections.get(server)
         return connection is not None and connection.spec.allows_everything
 
-    def reconnect(self, name: str, reason: str) -> None:
-        """Connects a server again at once; a name that is not configured is ignored."""
-        if connection := self._connections.get(name):
+    def reconnect(self, name: str, user: str, reason: str) -> None:
+        """Connects a server again at once, for this user; a name that is not configured is ignored."""
+        connection = self._user_connections.get((name, user)) if user else self._connections.get(name)
+        if connection:
             connection.reconnect(reason)
 
     async def close(self) -> None:
         """Ends every connection and every process that was started."""
-        await asyncio.gather(*(connection.stop() for connection in self._connections.values()))
+        everything = [*self._connections.values(), *self._user_connections.values()]
+        await asyncio.gather(*(connection.stop() for connection in everything))
         self._connections.clear()
+        self._user_connections.clear()
 
     def _by_name(self) -> list[ServerConnection]:
         return [self._connections[name] for name in sorted(self._connections)]

@@ -24,6 +24,7 @@ from toolscript.domain.native_names import (
     wrap_uri,
 )
 from toolscript.domain.search import SearchReport
+from toolscript.domain.servers import CallRelay
 from toolscript.ports.observability import EventSink
 from toolscript.services.catalogue.gateway import Gateway
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
@@ -81,34 +82,34 @@ class NativeItems:
                 return NativePage([entry for _, entry in entries[:-1]], entries[-2][0])
         return NativePage([entry for _, entry in entries])
 
-    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> dict[str, Any]:
+    async def get_prompt(self, name: str, arguments: Mapping[str, str], user: str | None = None) -> dict[str, Any]:
         """The messages of a prompt. Raises NotFound, and what a call of its server raises."""
         item = await self.find_prompt(name)
-        result = await self._call("prompts.get", item, arguments)
+        result = await self._call("prompts.get", item, arguments, user)
         messages = result.get("messages")
         if not isinstance(messages, list):
             return result
         return {**result, "messages": [_wrap_message(item.server, message) for message in messages]}
 
-    async def read_resource(self, uri: str) -> dict[str, Any]:
+    async def read_resource(self, uri: str, user: str | None = None) -> dict[str, Any]:
         """The contents of a resource. Raises NotFound, and what a call of its server raises."""
         item = await self.find_resource(uri)
-        result = await self._call("resources.read", item, {})
+        result = await self._call("resources.read", item, {}, user)
         contents = result.get("contents")
         if not isinstance(contents, list):
             return result
         return {**result, "contents": [_wrap_contents(item.server, each) for each in contents]}
 
-    async def complete_prompt(self, name: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def complete_prompt(self, name: str, params: Mapping[str, Any], user: str | None = None) -> dict[str, Any]:
         """Values for an argument of a prompt. Raises NotFound, and what a call of its server raises."""
         item = await self.find_prompt(name)
-        return await self._complete(item, {**params, "ref": {"type": "ref/prompt", "name": item.name}})
+        return await self._complete(item, {**params, "ref": {"type": "ref/prompt", "name": item.name}}, user)
 
-    async def complete_resource(self, uri: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def complete_resource(self, uri: str, params: Mapping[str, Any], user: str | None = None) -> dict[str, Any]:
         """Values for a variable of a URI template. Raises NotFound, and what a call of its server raises."""
         item = await self.find_resource(uri)
         own = (item.annotations or {})["uri"]
-        return await self._complete(item, {**params, "ref": {"type": "ref/resource", "uri": own}})
+        return await self._complete(item, {**params, "ref": {"type": "ref/resource", "uri": own}}, user)
 
     async def find_prompt(self, name: str) -> Item:
         """The prompt of that name on our server. Raises NotFound."""
@@ -141,7 +142,7 @@ class NativeItems:
             details={"uri": uri},
         )
 
-    async def _call(self, kind: str, item: Item, arguments: Mapping[str, str]) -> dict[str, Any]:
+    async def _call(self, kind: str, item: Item, arguments: Mapping[str, str], user: str | None) -> dict[str, Any]:
         event = {
             "tool": item.id[:MAX_NAME],
             "server": item.server,
@@ -150,13 +151,13 @@ class NativeItems:
         }
         recorded = record_search(partial(record_event, self._events), kind, SearchReport(), lambda: event)
         with recorded, _in_own_words(item.id):
-            result = await self._gateway.call(item, arguments, self._gateway.call_timeout)
+            result = await self._gateway.call(item, arguments, self._gateway.call_timeout, CallRelay(user=user))
             event["bytes"] = measure_json(result.raw)
         return dict(result.structured or {})
 
-    async def _complete(self, item: Item, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def _complete(self, item: Item, params: Mapping[str, Any], user: str | None) -> dict[str, Any]:
         with _in_own_words(item.server):
-            return dict(await self._gateway.complete(item, params, self._gateway.call_timeout))
+            return dict(await self._gateway.complete(item, params, self._gateway.call_timeout, user))
 
 
 @contextmanager

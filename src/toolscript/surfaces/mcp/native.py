@@ -97,30 +97,30 @@ async def _pass_on(answer: AnswerRequest, context: Context, params: RequestParam
         raise
 
 
-async def answer_request(app: App, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+async def answer_request(app: App, method: str, params: Mapping[str, Any], user: str = "") -> dict[str, Any]:
     """Answers one of the requests. Raises MCPError, and the errors of the services."""
     if method in _LISTS:
         return await _list(app, method, params.get("cursor"))
     try:
         match method:
             case "prompts/get":
-                result = await app.native.get_prompt(params["name"], params.get("arguments") or {})
+                result = await app.native.get_prompt(params["name"], params.get("arguments") or {}, user)
                 return _check_result(GetPromptResult, result)
             case "completion/complete":
-                return _check_result(CompleteResult, await _complete(app, params))
+                return _check_result(CompleteResult, await _complete(app, params, user))
             case _:
-                return _check_result(ReadResourceResult, await app.native.read_resource(params["uri"]))
+                return _check_result(ReadResourceResult, await app.native.read_resource(params["uri"], user))
     except NotFound as error:
         code = RESOURCE_NOT_FOUND if method == "resources/read" else INVALID_PARAMS
         raise MCPError(code, error.message, error.details) from error
 
 
-async def _complete(app: App, params: Mapping[str, Any]) -> dict[str, Any]:
+async def _complete(app: App, params: Mapping[str, Any], user: str) -> dict[str, Any]:
     reference = params["ref"]
     passed_on = {key: params[key] for key in ("argument", "context") if key in params}
     if reference["type"] == "ref/prompt":
-        return await app.native.complete_prompt(reference["name"], passed_on)
-    return await app.native.complete_resource(reference["uri"], passed_on)
+        return await app.native.complete_prompt(reference["name"], passed_on, user)
+    return await app.native.complete_resource(reference["uri"], passed_on, user)
 
 
 def wrap_result(tool_id: str, result: Mapping[str, Any]) -> Mapping[str, Any]:

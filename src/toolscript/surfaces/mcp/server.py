@@ -37,7 +37,14 @@ from toolscript.domain.requests import surface_name
 from toolscript.domain.servers import NO_RELAY, TRACE_FIELDS, CallRelay
 from toolscript.services.knowledge.search import KnowledgeQuery
 from toolscript.services.tools.native_changes import ChangeFilter, ChangeStream
-from toolscript.surfaces.callers import OWNER, admit_client, identify_caller, identify_principal, require_scope
+from toolscript.surfaces.callers import (
+    OWNER,
+    admit_client,
+    find_user,
+    identify_caller,
+    identify_principal,
+    require_scope,
+)
 from toolscript.surfaces.json.knowledge import build_knowledge_response, public_error_message
 from toolscript.surfaces.json.tools import build_tool_response
 from toolscript.surfaces.mcp.definitions import (
@@ -197,8 +204,9 @@ def build_endpoint(wait_for_app: Callable[[], Awaitable[App]], max_body_bytes: i
                 raise Unavailable(public_error_message(error), details=error.details) from error
             raise
 
-    async def answer_native(method: str, params: dict[str, Any], _: Request | None) -> dict[str, Any]:
-        return await answer_request(await wait_for_app(), method, params)
+    async def answer_native(method: str, params: dict[str, Any], request: Request | None) -> dict[str, Any]:
+        user = find_user(request.scope["grant"]) if request else ""
+        return await answer_request(await wait_for_app(), method, params, user)
 
     @asynccontextmanager
     async def open_stream(wanted: ChangeFilter) -> AsyncIterator[ChangeStream]:
@@ -214,6 +222,7 @@ def build_relay(context: Context) -> CallRelay:
     return CallRelay(
         on_progress=context.session.report_progress if "progress_token" in meta else None,
         trace={name: meta[name] for name in TRACE_FIELDS if isinstance(meta.get(name), str)},
+        user=find_user(_get_grant(context)),
     )
 
 

@@ -26,9 +26,9 @@ from toolscript.adapters.sealing import InstallationKey
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.logins import SqlLogins
 from toolscript.domain.catalog import Item
-from toolscript.domain.errors import Invalid, LoginRequired, Unauthorized, Unavailable, UpstreamFailed
+from toolscript.domain.errors import Forbidden, Invalid, LoginRequired, Unauthorized, Unavailable, UpstreamFailed
 from toolscript.domain.logins import Login, LoginName, StoredLogin, name_login
-from toolscript.domain.servers import ServerSpec, ServerState, Transport
+from toolscript.domain.servers import CallRelay, ServerSpec, ServerState, Transport
 from toolscript.services.access import logins as module
 from toolscript.services.access.logins import Logins
 from toolscript.services.catalogue.gateway import Gateway
@@ -281,7 +281,7 @@ async def test_a_gateway_follows_logins_and_logouts(
     monkeypatch.setattr(module, "POLL_SECONDS", 0.05)
     logins = _open(store)
     gateway = Gateway(McpServers(tokens=logins), None, Timeouts(max_pause=600))
-    logins.start_following(lambda name: gateway.reconnect(name.server, "its login has changed"))
+    logins.start_following(lambda name: gateway.reconnect(name.server, name.user, "its login has changed"))
     await gateway.apply([spec])
     await gateway.settle(WITHIN)
     (status,) = gateway.statuses
@@ -300,6 +300,35 @@ async def test_a_gateway_follows_logins_and_logouts(
         await gateway.call(item, {"text": "x"}, WITHIN)
     await gateway.close()
     await logins.close()
+
+
+async def test_a_server_with_a_login_per_user_gets_the_token_of_the_caller(
+    store: SqlLogins, web: ProtectedServer
+) -> None:
+    spec, logins, item = web.make_spec(per_user=True), _open(store), Item("web", "authorization")
+    users = ["", "ann", "bob"]
+    for user in users[:2]:
+        await logins.log_in(replace(spec, user=user), UserWithBrowser())
+    gateway = Gateway(McpServers(tokens=logins), None)
+    await gateway.apply([spec])
+
+    async def call(user: str | None) -> str:
+        result = await gateway.call(item, {}, WITHIN, CallRelay(user=user))
+        return str((result.structured or {})["value"])
+
+    sent = await asyncio.gather(*(call(user) for user in users[:2]))
+    stored = [(await _read(store, replace(spec, user=user))).login.access_token for user in users[:2]]
+    assert sent == [f"Bearer {token}" for token in stored]
+    assert len(set(sent)) == 2
+    with pytest.raises(Unavailable, match=r"it needs a login: run `toolscript login web --user bob`"):
+        await call("bob")
+    with pytest.raises(Forbidden, match="a login per user"):
+        await call(None)
+    assert len(gateway.statuses) == 1
+    await gateway.apply([])
+    with pytest.raises(Unavailable, match="not configured"):
+        await call("ann")
+    await gateway.close()
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolscript.domain.errors import NotFound
+from toolscript.domain.errors import Invalid, NotFound
 from toolscript.domain.spelling import find_nearest
 from toolscript.surfaces.cli.client.catalogue import choose_catalogue
 from toolscript.surfaces.cli.client.completion import complete
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
     from toolscript.settings import Settings
 
 Answer = Mapping[str, Any]
+_user = click.option(
+    "--user",
+    default="",
+    metavar="NAME",
+    help="Whose login, at a server with oauth.perUser: the name of a key, or the caller that log lines name.",
+)
 
 
 @click.command()
@@ -41,10 +48,11 @@ Answer = Mapping[str, Any]
 @click.option(
     "--timeout", type=click.FloatRange(1, 3600), default=300.0, show_default=True, help="Seconds to wait for the login."
 )
+@_user
 @options.config
 @options.data_dir
 @options.as_json
-def login(server: str, no_browser: bool, scopes: tuple[str, ...], port: int | None, timeout: float) -> None:
+def login(server: str, no_browser: bool, scopes: tuple[str, ...], port: int | None, timeout: float, user: str) -> None:
     """Log in at a server that requires it (OAuth).
 
     Opens the address of its authorization server in your browser, waits until you have logged in there, and stores the
@@ -56,35 +64,43 @@ def login(server: str, no_browser: bool, scopes: tuple[str, ...], port: int | No
     toolscript login github
     toolscript login github --no-browser --scope repo
     """
-    settings, spec = _find_server(server)
+    settings, spec = _find_server(server, user)
     stored = asyncio.run(_log_in(settings, spec, scopes, port, timeout, opens_browser=not no_browser))
     print_answer(_build_login_response(spec, stored), _show_login)
 
 
 @click.command()
 @click.argument("server", shell_complete=complete("servers"))
+@_user
 @options.config
 @options.data_dir
 @options.as_json
-def logout(server: str) -> None:
+def logout(server: str, user: str) -> None:
     """Forget the login at a server, and revoke its tokens where the authorization server offers that.
 
     Gateways on the same store stop using them within seconds. Exits with 6 when there is no login.
     """
-    settings, spec = _find_server(server)
+    settings, spec = _find_server(server, user)
     answer = {"server": spec.name, "revoked": asyncio.run(_log_out(settings, spec))}
     print_answer(answer, _show_logout)
 
 
-def _find_server(name: str) -> tuple[Settings, ServerSpec]:
-    """The settings, and the server of that name in the configuration. Raises NotFound."""
+def _find_server(name: str, user: str) -> tuple[Settings, ServerSpec]:
+    """The settings, and the server of that name in the configuration, for that user. Raises NotFound, and Invalid for a
+    user of a server that has one login for all."""
     choice = choose_catalogue(read_settings())
     specs = {spec.name: spec for spec in choice.configuration.servers}
     if name not in specs:
         nearest = find_nearest(name, [*specs])
         hint = f'did you mean "{nearest}"?' if nearest else f"configured are {', '.join(specs) or 'none'}"
         raise NotFound(f"no such server: {name}: {hint}", details={"server": name, "allowed": [*specs]})
-    return choice.settings, specs[name]
+    spec = specs[name]
+    if user and not spec.oauth.per_user:
+        raise Invalid(
+            f"server {name} has one login for all users: leave --user out, or set oauth.perUser of the server",
+            details={"server": name, "field": "--user"},
+        )
+    return choice.settings, replace(spec, user=user)
 
 
 async def _log_in(

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import click
 
 from toolscript.domain.errors import Invalid, NotFound, ToolscriptError, Unavailable
-from toolscript.domain.servers import ServerStart
+from toolscript.domain.servers import CallRelay, ServerStart
 from toolscript.surfaces.cli.client.catalogue import (
     LISTED_STATES,
     choose_catalogue,
@@ -270,7 +270,7 @@ async def _call(app: App, tool_id: str, arguments: Mapping[str, Any]) -> Any:
         raise Unavailable(f"{tool_id} is a tool of the demo catalogue and has no server: it cannot be called")
     if not app.gateway.statuses:
         await connect_servers(app.gateway, specs, among=configured, name_failed=False)
-    return build_call_response(await app.call_tool.call(tool_id, arguments))
+    return build_call_response(await app.call_tool.call(tool_id, arguments, relay=CallRelay(user="")))
 
 
 def _show_servers(answer: Mapping[str, Any]) -> None:

@@ -13,6 +13,7 @@ from toolscript.codegen.python import generate_python
 from toolscript.codegen.typescript import generate_typescript
 from toolscript.domain.errors import InvalidArguments
 from toolscript.domain.servers import TRACE_FIELDS, CallRelay
+from toolscript.surfaces.callers import find_user
 from toolscript.surfaces.http.bodies import read_body, run_while_connected
 from toolscript.surfaces.http.dependencies import CALL, SEARCH, CurrentApp, get_caller
 from toolscript.surfaces.http.openapi import errors
@@ -108,7 +109,8 @@ async def call_tool(
     ] = None,
 ) -> JsonResponse:
     arguments = _parse_arguments(await read_body(request))
-    relay = CallRelay(trace={name: request.headers[name] for name in TRACE_FIELDS if name in request.headers})
+    trace = {name: request.headers[name] for name in TRACE_FIELDS if name in request.headers}
+    relay = CallRelay(trace=trace, user=find_user(request.scope["grant"]))
     call = app.call_tool.call(tool_id, arguments, within=timeout, relay=relay)
     result = await run_while_connected(request, call)
     app.feedback.note_call(get_caller(request), tool_id)
