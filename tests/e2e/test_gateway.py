@@ -7,9 +7,11 @@ import subprocess
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.servers import make_scripted_spec
 from tests.servers.gateway import RunningGateway, run_gateway
 from tests.servers.preloaded import toolscript_command
 from toolscript.settings import DEFAULT_MODEL
@@ -87,3 +89,29 @@ def test_a_gateway_without_servers_lists_none(started: RunningGateway, folder: P
     listed = toolscript("list-servers", "--data-dir", str(folder))
     assert listed.stdout.startswith("No servers are configured")
     assert (listed.returncode, "Reason" in listed.stdout) == (0, False)
+
+
+@pytest.mark.req("G-02", "G-05", "G-09")
+def test_a_gateway_that_is_started_again_lets_lazy_servers_sleep_until_a_call(tmp_path: Path) -> None:
+    starts, server = tmp_path / "starts", make_scripted_spec(tools=["echo"])
+    script = 'echo started >> "$1"; shift; exec "$@"'
+    arguments = ["-c", script, "sh", str(starts), server["command"], *server["args"]]
+    entry = {"command": "/bin/sh", "args": arguments, "start": "lazy"}
+    (tmp_path / ".toolscript.json").write_text(json.dumps({"mcpServers": {"rare": entry}}))
+    data = tmp_path / "data"
+
+    def run_command(*words: str) -> Any:
+        return json.loads(toolscript(*words, "--data-dir", str(data), "--json").stdout)
+
+    with run_gateway(tmp_path, DATA_DIR=str(data)):
+        (listed,) = run_command("list-servers")["servers"]
+        assert (listed["state"] in {"ready", "asleep"}, listed["tools"]) == (True, 1)
+    with run_gateway(tmp_path, DATA_DIR=str(data)) as again:
+        assert "0 of 1 servers ready, 1 asleep" in again.output
+        assert starts.read_text().split() == ["started"]
+        (listed,) = run_command("list-servers")["servers"]
+        assert (listed["state"], listed["tools"]) == ("asleep", 1)
+        (hit,) = run_command("search", "echo")["results"]
+        assert (hit["toolId"], hit["serverState"]) == ("rare__echo", "asleep")
+        assert run_command("call", "rare__echo", "--arg", "text=x") == {"text": "x"}
+        assert starts.read_text().split() == ["started", "started"]

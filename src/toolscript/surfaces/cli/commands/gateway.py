@@ -245,10 +245,13 @@ class GatewayRun:
         took = time.monotonic() - self._started
         asleep = f", {states[ServerState.ASLEEP]} asleep" if states[ServerState.ASLEEP] else ""
         self._console.print(f"{states[ServerState.READY]} of {len(specs)} servers ready{asleep} after {took:.1f} s")
-        for status in app.gateway.statuses:
-            if status.state is ServerState.CONNECTING:
-                text = escape_markup(f"{status.name}  {status.reason or 'no answer yet'}")
-                self._console.print(f"[yellow]waiting[/]  {text}; it connects in the background")
+        lazy = {spec.name for spec in specs if spec.is_lazy}
+        late = [status for status in app.gateway.statuses if status.state is ServerState.CONNECTING]
+        for status in (status for status in late if status.name not in lazy):
+            text = escape_markup(f"{status.name}  {status.reason or 'no answer yet'}")
+            self._console.print(f"[yellow]waiting[/]  {text}; it connects in the background")
+        if unlisted := sum(status.name in lazy for status in late):
+            self._console.print(f"[yellow]waiting[/]  {unlisted} lazy servers are listed in the background")
 
     def _reload(self, loop: asyncio.AbstractEventLoop) -> tuple[ServerSpec, ...]:
         """Reads the configuration, in a thread. The record is written on the loop, as everywhere."""
