@@ -195,6 +195,14 @@ class Settings:
         "Address of a client id metadata document of Toolscript, which `toolscript login` gives to authorization "
         "servers that support such documents, instead of registering a client.",
     )
+    profile: str = _setting(
+        "default", "Profile of `toolscript mcp`: which tools its agent sees. The configuration defines profiles."
+    )
+    read_only: bool = _setting(
+        False,
+        "Nobody can find or call a tool whose server does not declare it read-only (`readOnlyHint`).",
+        allowed=("true", "false"),
+    )
     environment: str = _setting(
         "development",
         "production refuses settings that are meant for development, such as TOOLSCRIPT_DEBUG_BYPASS_AUTH.",

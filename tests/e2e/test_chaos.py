@@ -115,8 +115,8 @@ async def connect(app: App) -> tuple[Gateway, CallTool]:
     await gateway.apply([make_server(number) for number in range(SERVERS)])
     await gateway.settle(60)
     assert {status.reason for status in gateway.statuses} == {None}
-    store, events = app.item_store, app.observability.events
-    return gateway, CallTool(store, app.snapshots, gateway, app.tool_search, app.argument_checker, events)
+    parts = app.item_store, app.snapshots, gateway, app.tool_search, app.argument_checker, app.observability.events
+    return gateway, CallTool(*parts, visibility=app.visibility)
 
 
 @pytest.mark.req("G-02", "G-05")

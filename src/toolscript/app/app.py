@@ -48,6 +48,7 @@ from toolscript.retrieval.retriever import Retriever
 from toolscript.services.access.keys import Keys
 from toolscript.services.access.logins import Logins
 from toolscript.services.access.plans import Plans, load_plans
+from toolscript.services.access.profiles import Profiles
 from toolscript.services.access.rates import Buckets, Rates
 from toolscript.services.catalogue.embedding_classifier import EmbeddingClassifier
 from toolscript.services.catalogue.gateway import Gateway, Resync
@@ -59,6 +60,7 @@ from toolscript.services.catalogue.skills_file import load_skills
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.catalogue.tool_points import TOOLS, tools_collection
+from toolscript.services.catalogue.visibility import Visibility
 from toolscript.services.documents.ingest import IngestDocuments
 from toolscript.services.documents.page_tokens import PageTokens
 from toolscript.services.documents.points import DOCUMENTS, documents_collection
@@ -125,34 +127,30 @@ class App:
 
     def __post_init__(self) -> None:
         """Builds the use cases. Raises Invalid for unusable keys or plans."""
-        settings, index, embedder, text_embedder = (
-            self.settings,
-            self.index,
-            self.model.embedder,
-            self.text_model.embedder,
-        )
-        catalogue_index = self.catalogue_index
-        items, skills, observability = self.item_store, self.skill_store, self.observability
+        settings = self.settings
         self.local_key = secrets.token_urlsafe(32)  # signs the tokens of this machine's own commands
         self.verifier: TokenVerifier = Verifier(settings, self.local_key)
         self.keys = Keys(self.key_store)
         self.plans = Plans(load_plans(settings.plans), self.rate_buckets)
+        self.profiles = Profiles()
         self.knowledge_rates = Rates(settings.knowledge_rate, self.rate_buckets)
-        retriever, tool_retriever = Retriever(text_embedder, index), Retriever(embedder, catalogue_index)
-        self.snapshots = self._build_snapshots(tool_retriever)
+        self.call_log = CallLog(self.observability.audit)
+        self._build_tool_services(Retriever(self.model.embedder, self.catalogue_index))
+        self._build_text_services(Retriever(self.text_model.embedder, self.index))
+
+    def _build_tool_services(self, retriever: Retriever) -> None:
+        settings, items, skills, observability = self.settings, self.item_store, self.skill_store, self.observability
+        self.snapshots = self._build_snapshots(retriever)
         self.sync = self._build_sync()
         self.gateway = gateway = open_gateway(settings, self.sync, self.logins)
         if observability.metrics:
             observability.metrics.watch_servers(lambda: gateway.statuses)
-        self.tool_ranking = ToolRanking(tool_retriever, self.snapshots.capabilities, alpha=settings.search_alpha)
-        self.tool_search, self.hierarchical_search = self._build_tool_searches(gateway)
-        self.call_log = CallLog(observability.audit)
-        self.document_search = self._build_document_search(retriever)
-        self.knowledge_search = KnowledgeSearch(
-            retriever, index, self.knowledge, observability.events, span=observability.span
+        visibility = Visibility(self.profiles.find, self.snapshots, items, read_only=settings.read_only)
+        self.visibility = visibility
+        self.tool_ranking = ToolRanking(
+            retriever, self.snapshots.capabilities, alpha=settings.search_alpha, find_view=visibility.find_view
         )
-        self.ingest_documents = IngestDocuments(self.documents, index, text_embedder)
-        self.ingest_knowledge, self.import_knowledge = self._build_knowledge_writers()
+        self.tool_search, self.hierarchical_search = self._build_tool_searches(gateway)
         self.call_tool = CallTool(
             items,
             self.snapshots,
@@ -162,17 +160,31 @@ class App:
             observability.events,
             observability.span,
             digests_arguments=settings.audit_arguments == "digest",
+            visibility=visibility,
         )
         self.feedback = Feedback(
             self.feedback_store, items, self.call_tool, self.sync.learning, is_on=settings.feedback
         )
-        self.native = NativeItems(self.snapshots, gateway, observability.events)
+        self.native = NativeItems(self.snapshots, gateway, observability.events, visibility)
         self.native_changes = NativeChanges(self.snapshots, gateway, self.native)
-        self.list_tools = ListTools(items)
-        self.skills = Skills(items, skills, self.sync)
-        self.propose_skills = ProposeSkills(items, skills, catalogue_index, embedder, self.language_model)
+        self.list_tools = ListTools(items, visibility)
+        self.skills = Skills(
+            items, skills, self.sync, find_view=visibility.find_view, count_by_skill=visibility.count_by_skill
+        )
+        self.propose_skills = ProposeSkills(
+            items, skills, self.catalogue_index, self.model.embedder, self.language_model
+        )
         self.resync = Resync(gateway, self.sync, items, skills)
-        self.token_costs = TokenCosts(items, self.snapshots)
+        self.token_costs = TokenCosts(items, self.snapshots, visibility)
+
+    def _build_text_services(self, retriever: Retriever) -> None:
+        index, embedder, observability = self.index, self.text_model.embedder, self.observability
+        self.document_search = self._build_document_search(retriever)
+        self.knowledge_search = KnowledgeSearch(
+            retriever, index, self.knowledge, observability.events, span=observability.span
+        )
+        self.ingest_documents = IngestDocuments(self.documents, index, embedder)
+        self.ingest_knowledge, self.import_knowledge = self._build_knowledge_writers()
 
     async def count_indexed_tools(self) -> int:
         """The number of tools, prompts and resources in the index."""
@@ -195,7 +207,14 @@ class App:
         order = gateway.get_position
         return (
             ToolSearch(ranking, snapshots, is_incomplete=is_incomplete, get_position=order, events=events),
-            HierarchicalSearch(ranking, snapshots, is_incomplete=is_incomplete, get_position=order, events=events),
+            HierarchicalSearch(
+                ranking,
+                snapshots,
+                is_incomplete=is_incomplete,
+                get_position=order,
+                count_by_skill=self.visibility.count_by_skill,
+                events=events,
+            ),
         )
 
     def _build_snapshots(self, retriever: Retriever) -> CatalogueSnapshots:

@@ -16,7 +16,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from toolscript.configuration.jsonc import JsoncError, JsoncNode, parse_jsonc
+from toolscript.configuration.profiles import ProfileReader
 from toolscript.domain.errors import Invalid
+from toolscript.domain.profiles import Profile
 from toolscript.domain.servers import MAX_IDLE_MINUTES, OAuthSpec, ServerSpec, ServerStart, Transport
 from toolscript.domain.spelling import find_nearest
 
@@ -59,16 +61,19 @@ _NOT_IN_A_URL = "[\x00-\x20\x7f\ud800-\udfff]"
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """The servers to start, and every file that can change them, including files that do not exist yet."""
+    """The servers to start, who sees which of their tools, and every file that can change that, including files that do
+    not exist yet."""
 
     servers: tuple[ServerSpec, ...]
     files: tuple[Path, ...]
+    profiles: tuple[Profile, ...] = ()
 
 
 def load_configuration(
     path: Path | None = None, *, home: Path, folder: Path, environment: Mapping[str, str]
 ) -> Configuration:
-    """Reads one file, or the file of the home folder and then the one of this folder, which wins per server.
+    """Reads one file, or the file of the home folder and then the one of this folder, which wins per server and
+    profile.
 
     Disabled servers are left out, and so are the entries of an earlier file that a later one replaces. Raises one
     Invalid with all problems.
@@ -76,14 +81,17 @@ def load_configuration(
     candidates = [home / FILE_NAME, folder / FILE_NAME] if path is None else [folder / _expand_home(str(path), home)]
     sources = [_ConfigurationFile(file, home, environment) for file in dict.fromkeys(candidates)]
     entries: dict[str, _ServerEntry] = {}
+    profiles: dict[str, Profile] = {}
     for source in sources:
-        entries |= source.read_entries(required=path is not None)
+        root = source.read_root(required=path is not None)
+        entries |= source.read_entries(root)
+        profiles |= source.read_profiles(root)
     specs = [entry.build_spec() for entry in entries.values()]
     problems = [problem for source in sources for problem in sorted(source.problems, key=lambda p: p["line"] or 0)]
     if problems:
         raise _build_error(problems)
     watched = [*(s.file for s in sources), *(file for s in sources for file in s.env_files)]
-    return Configuration(tuple(s for s in specs if s is not None), tuple(dict.fromkeys(watched)))
+    return Configuration(tuple(filter(None, specs)), tuple(dict.fromkeys(watched)), tuple(profiles.values()))
 
 
 def parse_entry(name: str, source: str, *, file: Path, home: Path, environment: Mapping[str, str]) -> ServerSpec | None:
@@ -135,10 +143,10 @@ class _ConfigurationFile:
     def _record(self, message: str, key: str = "", line: int | None = None) -> None:
         self.problems.append({"file": str(self.file), "key": key, "line": line, "message": f"{self.file}: {message}"})
 
-    def read_entries(self, *, required: bool) -> dict[str, _ServerEntry]:
+    def read_entries(self, root: JsoncNode | None) -> dict[str, _ServerEntry]:
         """Reads the servers of the file, under the key that its client uses."""
         entries: dict[str, _ServerEntry] = {}
-        for servers in self._find_server_lists(self._read_root(required=required)):
+        for servers in self._find_server_lists(root):
             if not isinstance(servers.value, dict):
                 self.report(servers, f"must be an object of servers by name, not {_describe_kind(servers)}")
                 continue
@@ -155,6 +163,13 @@ class _ConfigurationFile:
                 else:
                     self.report(node, f"must be an object, not {_describe_kind(node)}")
         return entries
+
+    def read_profiles(self, root: JsoncNode | None) -> dict[str, Profile]:
+        """Reads the profiles of the file."""
+        members = root.value if root and isinstance(root.value, dict) else {}
+        if self.file.name == FILE_NAME:  # other clients have keys of their own
+            self.report_misspelt(members, ["profiles"])
+        return ProfileReader(self.report).read(members["profiles"]) if "profiles" in members else {}
 
     def _find_server_lists(self, root: JsoncNode | None) -> list[JsoncNode]:
         if root is None:
@@ -179,7 +194,8 @@ class _ConfigurationFile:
                 self.report(members[key], f'unknown key, did you mean "{intended}"?')
         return {intended for intended in meant.values() if intended}
 
-    def _read_root(self, *, required: bool) -> JsoncNode | None:
+    def read_root(self, *, required: bool) -> JsoncNode | None:
+        """Reads the file; None if it does not exist or is not valid JSON."""
         try:
             text = read_text(self.file)
             document = parse_jsonc(text) if text is not None else None

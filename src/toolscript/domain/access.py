@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 DEFAULT_PLAN = "default"
 MAX_TENANT_LENGTH = 256
@@ -77,6 +78,8 @@ class Grant:
     caller: str | None = None
     """The name for logs and events; None where no credentials are required."""
     scopes: frozenset[Scope] = frozenset(Scope)
+    claims: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """What the access token says about its user."""
 
     @property
     def is_anonymous(self) -> bool:

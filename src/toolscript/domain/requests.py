@@ -1,4 +1,4 @@
-"""The id and the caller of the current request, which log lines and events contain."""
+"""The id, the caller and the profile of the current request."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ client_address: ContextVar[str] = ContextVar("client_address", default="owner")
 """The address that the request came from; `owner` outside of requests, where the caller started this process."""
 surface_name: ContextVar[str] = ContextVar("surface_name", default="cli")
 """How the caller asks: http, mcp or cli."""
-profile_name: ContextVar[str] = ContextVar("profile_name", default="")
-"""The profile that decides which tools the caller sees; empty without one."""
+profile_name: ContextVar[str | None] = ContextVar("profile_name", default=None)
+"""The profile that says what the caller may see; None outside of requests, and for requests that see everything."""
 
 COMMAND_LINE = "toolscript-command-line"
 """The user agent of commands that send requests to a gateway."""

@@ -15,7 +15,7 @@ from toolscript.app.access import is_local_token, may_bypass
 from toolscript.app.app import App
 from toolscript.domain.access import Caller, Grant, Principal, Scope
 from toolscript.domain.errors import Forbidden, Unauthorized, Unavailable
-from toolscript.domain.requests import caller_name
+from toolscript.domain.requests import caller_name, profile_name
 from toolscript.services.access.keys import is_key
 from toolscript.settings import Settings
 
@@ -71,6 +71,17 @@ async def find_grant(settings: Settings, app: App | None, headers: Mapping[str, 
         grant = await app.verifier.authorize(token)
         return replace(grant, scopes=grant.scopes | _list_public_scopes(settings))
     raise build_unauthorized(LOGIN_REQUIRED if settings.oauth_resource else KEY_REQUIRED)
+
+
+def apply_profile(app: App, grant: Grant, requested: str | None = None, *, is_mcp: bool) -> None:
+    """Makes the caller's profile that of the current request: that of its key or token, else the requested one, else
+    the default. Commands of the data folder's owner and requests of the operator see everything; their agents do not.
+
+    Raises NotFound and Forbidden for a requested profile.
+    """
+    sees_everything = not is_mcp and grant.caller in {OPERATOR, OWNER_NAME}
+    chosen = None if sees_everything else app.profiles.choose(requested, key=grant.caller, claims=grant.claims)
+    profile_name.set(chosen if chosen and app.profiles.find(chosen) else None)
 
 
 def requires_key(settings: Settings) -> bool:

@@ -94,7 +94,7 @@ class JwtVerifier:
         if algorithm not in KEY_TYPES:
             raise _refuse(f"the token is not an access token: its algorithm (alg) is not {' or '.join(KEY_TYPES)}")
         claims = await self._verify_configured(token, algorithm, kid)
-        return Grant(f"{OAUTH_CALLER}{_find_subject(claims)}", _read_scopes(claims))
+        return Grant(f"{OAUTH_CALLER}{_find_subject(claims)}", _read_scopes(claims), claims)
 
     async def verify(self, token: str) -> Principal:
         """The principal of a token. Raises Unauthorized, Forbidden for an access token without the scope `documents`,

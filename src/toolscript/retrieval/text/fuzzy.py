@@ -36,6 +36,10 @@ class NameMatches:
     exact: frozenset[str]
     close: Mapping[str, float]
 
+    def select(self, ids: frozenset[str]) -> NameMatches:
+        """Those with these ids."""
+        return NameMatches(self.exact & ids, {i: likeness for i, likeness in self.close.items() if i in ids})
+
 
 class Names:
     """The names and ids of a catalogue."""

@@ -18,6 +18,7 @@ from toolscript.domain.catalog import Assignment, Origin, Skill, StoredItem, Sug
 from toolscript.domain.errors import Conflict, Invalid, NotFound, Unavailable
 from toolscript.ports.stores import ItemStore, SkillStore
 from toolscript.services.catalogue.sync import Sync
+from toolscript.services.catalogue.visibility import CountBySkill, FindView, count_everything, see_everything
 
 ID = re.compile(r"[a-z][a-z0-9_]*")
 # Paths of the HTTP API that a skill of that id would hide.
@@ -44,7 +45,18 @@ class CountedSkill:
 class Skills:
     """The skills and their items, as people see and change them."""
 
-    def __init__(self, item_store: ItemStore, skill_store: SkillStore, sync: Sync) -> None:
+    def __init__(
+        self,
+        item_store: ItemStore,
+        skill_store: SkillStore,
+        sync: Sync,
+        *,
+        find_view: FindView = see_everything,
+        count_by_skill: CountBySkill = count_everything,
+    ) -> None:
+        """`find_view` and `count_by_skill` say what the caller may see."""
+        self._find_view = find_view
+        self._count_by_skill = count_by_skill
         self._item_store = item_store
         self._skill_store = skill_store
         self._sync = sync
@@ -52,10 +64,11 @@ class Skills:
         self._lock = asyncio.Lock()
 
     async def all(self, *, active_only: bool = False) -> list[CountedSkill]:
-        """Every skill, ordered by id."""
-        counts = await self._skill_store.count_items()
+        """Every skill, ordered by id; those with items that the caller may see, if it may not see all."""
+        visible = await self._count_by_skill()
+        counts = await self._skill_store.count_items() if visible is None else visible
         skills = await self._skill_store.list_skills(active_only=active_only)
-        return [CountedSkill(skill, counts.get(skill.id, 0)) for skill in skills]
+        return [CountedSkill(s, counts.get(s.id, 0)) for s in skills if visible is None or s.id in visible]
 
     async def get(self, skill_id: str) -> CountedSkill:
         """One skill. Raises NotFound, naming the nearest ids."""
@@ -94,14 +107,17 @@ class Skills:
     async def remove(self, skill_id: str) -> None:
         """Removes a skill, and classifies its items again. Raises NotFound."""
         async with self._lock:
-            left = [s.item.id for s in await self.tools(skill_id)]
+            await self.get(skill_id)
+            left = [s.item.id for s in await self._item_store.get_items_of_skill(skill_id)]
             await self._skill_store.delete_skill(skill_id)
         await self._reclassify(left)
 
     async def tools(self, skill_id: str) -> list[StoredItem]:
         """The active items of a skill, ordered by falling confidence. Raises NotFound."""
         await self.get(skill_id)
-        return await self._item_store.get_items_of_skill(skill_id)
+        found = await self._item_store.get_items_of_skill(skill_id)
+        view = await self._find_view()
+        return [stored for stored in found if view.shows(stored.item.id)]
 
     async def assign(self, item_id: str, skill_ids: Sequence[str]) -> StoredItem:
         """Assigns an item to one to three skills for a person, the first one primary; no classifier changes that.

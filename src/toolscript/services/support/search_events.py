@@ -63,7 +63,7 @@ def record_search(
                     "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
                     "request_id": current_request_id(),
                     "caller": caller_name.get() or client_address.get(),
-                    "profile": profile_name.get(),
+                    "profile": profile_name.get() or "",
                     "surface": surface_name.get(),
                     **describe(),
                     "took_ms": timings["total"],

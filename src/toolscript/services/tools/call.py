@@ -27,6 +27,7 @@ from toolscript.ports.stores import ItemStore
 from toolscript.retrieval.text.words import replace_unencodable
 from toolscript.services.catalogue.gateway import Gateway
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
+from toolscript.services.catalogue.visibility import Visibility
 from toolscript.services.support.search_events import (
     MAX_NAME,
     describe_arguments,
@@ -54,6 +55,7 @@ class CallTool:
         events: EventSink,
         span: Callable[[str], AbstractContextManager[object]] = no_span,
         *,
+        visibility: Visibility,
         digests_arguments: bool = True,
     ) -> None:
         """With `digests_arguments` events have a digest of a call's arguments, otherwise them without their secrets."""
@@ -65,21 +67,16 @@ class CallTool:
         self._events = events
         self._span = span
         self._digests_arguments = digests_arguments
+        self._visibility = visibility
 
     async def describe(self, item_id: str) -> Item:
         """The item, with its schemas: from memory where the catalogue has been read, so that calls need no store.
-        Raises NotFound, naming the nearest ids; Unavailable when the store fails and the item has never been read."""
+        Raises NotFound, naming the nearest ids, also for an item that the caller may not see; Unavailable when the
+        store fails and the item has never been read."""
         item_id = replace_unencodable(item_id)  # arguments of commands can have bytes that are not UTF-8
-        if item := self._snapshots.find_item(item_id):
+        item = await self._find_item(item_id)
+        if item is not None and await self._visibility.shows(item):
             return item
-        try:
-            found = await self._item_store.get_items([item_id])
-        except Unavailable:
-            if item := self._snapshots.find_item(item_id, outdated=True):
-                return item
-            raise
-        if found:
-            return found[0].item
         near = await self._find_similar(item_id)
         hint = f": did you mean {' or '.join(near)}?" if near else ""
         raise NotFound(f"no such tool: {item_id!r}{hint}", details={"tool": item_id, "nearest": near})
@@ -113,6 +110,17 @@ class CallTool:
                 reason = result.text or "the server gave no reason"
                 raise ToolFailed(f"{item_id} failed: {reason}", result=result, details={"server": item.server})
         return result
+
+    async def _find_item(self, item_id: str) -> Item | None:
+        if item := self._snapshots.find_item(item_id):
+            return item
+        try:
+            found = await self._item_store.get_items([item_id])
+        except Unavailable:
+            if item := self._snapshots.find_item(item_id, outdated=True):
+                return item
+            raise
+        return found[0].item if found else None
 
     async def _check(self, item: Item, arguments: Mapping[str, Any], within: float) -> bool:
         """Whether the arguments could be checked. Raises InvalidArguments for invalid ones."""

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeVar
 from toolscript.domain.catalog import ItemType, Schema
 from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable
 from toolscript.domain.filters import Condition, Filter, Op, matches
+from toolscript.domain.profiles import Profile
 from toolscript.domain.search import SearchPart, SearchReport
 from toolscript.ports.observability import EventSink
 from toolscript.retrieval.catalogue import CatalogueFacts
@@ -26,6 +27,7 @@ from toolscript.retrieval.retriever import PreparedQuery
 from toolscript.retrieval.skill_map import SkillFacts
 from toolscript.retrieval.text.words import replace_unencodable
 from toolscript.services.catalogue.snapshot import CatalogueSnapshot, CatalogueSnapshots, Change
+from toolscript.services.catalogue.visibility import CountBySkill, View, count_everything
 from toolscript.services.support.result_cache import ResultCache
 from toolscript.services.support.search_events import record_tool_search
 from toolscript.services.tools.ranking import ToolRanking
@@ -126,6 +128,10 @@ class HierarchicalResults(NamedTuple):
     candidates: int = 0
 
 
+# The version of the catalogue, the profile of the caller, and the request: results are shared by equal ones only.
+_Key = tuple[int, Profile | None, HierarchicalQuery]
+
+
 class _Run(NamedTuple):
     """A search that is running."""
 
@@ -133,6 +139,7 @@ class _Run(NamedTuple):
     prepared: PreparedQuery
     snapshot: CatalogueSnapshot
     catalogue: CatalogueFacts | None
+    view: View
     report: SearchReport
 
 
@@ -147,17 +154,19 @@ class HierarchicalSearch:
         is_incomplete: Callable[[], bool] = lambda: False,
         get_position: Callable[[str], int] = lambda _: 0,
         events: EventSink | None = None,
+        count_by_skill: CountBySkill = count_everything,
     ) -> None:
         """While `is_incomplete` returns true, tools are still being indexed, and reports say so. `get_position` returns
-        the position of a server in the configuration."""
+        the position of a server in the configuration; `count_by_skill` counts the tools that the caller may see."""
         self._ranking = ranking
+        self._count_by_skill = count_by_skill
         self._snapshots = snapshots
         self._timeouts = timeouts or StageTimeouts()
         self._is_incomplete = is_incomplete
         self._get_position = get_position
         self._events = events
-        self._results: ResultCache[tuple[int, HierarchicalQuery], HierarchicalResults] = ResultCache()
-        self._running: dict[tuple[int, HierarchicalQuery], asyncio.Future[HierarchicalResults | None]] = {}
+        self._results: ResultCache[_Key, HierarchicalResults] = ResultCache()
+        self._running: dict[_Key, asyncio.Future[HierarchicalResults | None]] = {}
 
     async def search(self, request: HierarchicalQuery) -> HierarchicalResults:
         """The best tools, most confident first.
@@ -174,10 +183,10 @@ class HierarchicalSearch:
     async def _search_recorded(self, request: HierarchicalQuery, report: SearchReport) -> HierarchicalResults:
         _check(request)
         with report.stage("total"):
-            snapshot = self._snapshots.current()
-            results = self._results.find((snapshot.version, request))
+            snapshot, view = self._snapshots.current(), await self._ranking.find_view()
+            results = self._results.find((snapshot.version, view.profile, request))
             if results is None:
-                results = await self._search_once(request, snapshot)
+                results = await self._search_once(request, snapshot, view.profile)
                 report.timings_ms.update(results.report.timings_ms)
                 report.degraded += results.report.degraded
             results = results._replace(report=report)
@@ -188,9 +197,11 @@ class HierarchicalSearch:
         report.counts["returned"] = len(results.tools)
         return results
 
-    async def _search_once(self, request: HierarchicalQuery, snapshot: CatalogueSnapshot) -> HierarchicalResults:
-        """Searches once for all who make the same request at the same time."""
-        key = snapshot.version, request
+    async def _search_once(
+        self, request: HierarchicalQuery, snapshot: CatalogueSnapshot, profile: Profile | None
+    ) -> HierarchicalResults:
+        """Searches once for all who make the same request at the same time, with the same profile."""
+        key = snapshot.version, profile, request
         while (running := self._running.get(key)) is not None:
             shared = await asyncio.shield(running)
             if shared is not None:
@@ -243,7 +254,7 @@ class HierarchicalSearch:
         # Without the facts the search ranks by meaning alone.
         catalogue = await _run_stage(report, FACTS_STAGE, self._timeouts.tools, snapshot.facts(), None)
         prepared = await self._ranking.prepare(request.query, catalogue, report, deadline, RULES)
-        return _Run(request, prepared, snapshot, catalogue, report)
+        return _Run(request, prepared, snapshot, catalogue, await self._ranking.find_view(), report)
 
     async def _search(self, request: HierarchicalQuery, snapshot: CatalogueSnapshot) -> HierarchicalResults:
         run = await self._begin(request, snapshot)
@@ -265,13 +276,17 @@ class HierarchicalSearch:
         request, vector = run.request, run.prepared.vector
         if vector is None:
             return []
-        skill_map = await run.snapshot.skill_map()
+        skill_map, counts = await run.snapshot.skill_map(), await self._count_by_skill()
+        limit = request.skill_limit if counts is None else len(skill_map.skills)
         try:
             needs = [need.vector for need in run.prepared.needs]
-            near = skill_map.nearest(vector, request.skill_limit, _lower_bound(request.skill_threshold), needs)
+            near = skill_map.nearest(vector, limit, _lower_bound(request.skill_threshold), needs)
         except ValueError as error:
             self._snapshots.advance(Change.SKILLS)  # the map was read from vectors of another model: read it again
             raise Unavailable(f"the skills' vectors do not fit the query's: {error}") from error
+        if counts is not None:
+            visible = [(replace(s, tool_count=counts[s.id]), score) for s, score in near if counts.get(s.id)]
+            near = visible[: request.skill_limit]
         hits = [
             SkillHit(skill, round(min(1.0, max(0.0, score)), DIGITS), score >= near[0][1] - NEAR_THE_BEST)
             for skill, score in near
@@ -316,7 +331,7 @@ class HierarchicalSearch:
     def _list_variants(self, run: _Run, item_id: str) -> tuple[str, ...]:
         if run.catalogue is None or not run.catalogue.variants:
             return ()
-        return run.catalogue.list_variants(item_id, self._get_position)
+        return tuple(i for i in run.catalogue.list_variants(item_id, self._get_position) if run.view.shows(i))
 
     async def _rank_within(self, run: _Run, skill_ids: Sequence[str] | None) -> tuple[Scores, Mapping[str, str]]:
         """The scores of the tools of these skills (of all without any) at or above the threshold, best first, and the

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 from toolscript.domain.errors import Invalid
 from toolscript.domain.search import MAX_TASK_CHARACTERS, SearchPart, SearchReport
 from toolscript.ports.observability import EventSink
-from toolscript.retrieval.catalogue import ItemFacts
+from toolscript.retrieval.catalogue import CatalogueFacts, ItemFacts
 from toolscript.retrieval.confidence import explain
 from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.fusion import cover_needs
 from toolscript.retrieval.query import QueryRules
 from toolscript.retrieval.text.words import STOP_WORDS, replace_unencodable, stem, term, words
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
+from toolscript.services.catalogue.visibility import View
 from toolscript.services.support.search_events import record_tool_search
 from toolscript.services.tools.ranking import Blend, FindEvidence, ToolRanking
 
@@ -110,11 +111,14 @@ class ToolSearch:
                 for i, score in best
             ]
             if catalogue.variants:
-                hits = [replace(hit, variants=catalogue.list_variants(hit.id, self._get_position)) for hit in hits]
+                hits = [replace(hit, variants=self._list_variants(hit.id, catalogue, ranked.view)) for hit in hits]
         if self._is_incomplete():
             report.degrade(SearchPart.CATALOGUE)
         report.counts.update(candidates=len(ranked.best), returned=len(hits))
         return ToolResults(text, hits, threshold, report)
+
+    def _list_variants(self, item_id: str, catalogue: CatalogueFacts, view: View) -> tuple[str, ...]:
+        return tuple(i for i in catalogue.list_variants(item_id, self._get_position) if view.shows(i))
 
 
 def _build_hit(

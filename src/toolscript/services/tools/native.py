@@ -28,6 +28,7 @@ from toolscript.domain.servers import CallRelay
 from toolscript.ports.observability import EventSink
 from toolscript.services.catalogue.gateway import Gateway
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
+from toolscript.services.catalogue.visibility import Visibility
 from toolscript.services.support.search_events import (
     MAX_NAME,
     describe_arguments,
@@ -61,7 +62,10 @@ class NativePage:
 class NativeItems:
     """Lists prompts and resources, and passes on what clients ask of them."""
 
-    def __init__(self, snapshots: CatalogueSnapshots, gateway: Gateway, events: EventSink) -> None:
+    def __init__(
+        self, snapshots: CatalogueSnapshots, gateway: Gateway, events: EventSink, visibility: Visibility
+    ) -> None:
+        self._visibility = visibility
         self._snapshots = snapshots
         self._gateway = gateway
         self._events = events
@@ -76,7 +80,7 @@ class NativeItems:
         entries: list[tuple[str, dict[str, Any]]] = []
         for item_id in wanted:
             item = facts.items[item_id].to_item()
-            if _find_list(item) is kind and self._gateway.offers(item):
+            if _find_list(item) is kind and await self._is_offered(item):
                 entries.append((item_id, _build_entry(item)))
             if len(entries) > PAGE_SIZE:
                 return NativePage([entry for _, entry in entries[:-1]], entries[-2][0])
@@ -117,16 +121,17 @@ class NativeItems:
         facts = await self._snapshots.current().facts()
         found = facts.items.get(Item(server, own, type=ItemType.PROMPT).id)
         item = found.to_item() if found else None
-        if item is None or not self._gateway.offers(item):
+        if item is None or not await self._is_offered(item):
             raise NotFound(f"no such prompt: {name!r}: prompts/list names those that exist", details={"name": name})
         return item
 
     async def find_resource(self, uri: str) -> Item:
-        """The resource at a URI of our server: one that is listed, that a template gives, or, of a server whose
-        configuration excludes nothing, any: servers link to resources that they do not list. Raises NotFound."""
+        """The resource at a URI of our server: one that is listed, that a template gives, or, where neither the
+        configuration nor a profile excludes anything, any of a server: servers link to resources that they do not
+        list. Raises NotFound."""
         server, own = unwrap_uri(uri) or ("", "")
         unlisted = Item(server, own, type=ItemType.RESOURCE, annotations={"uri": own})
-        if self._gateway.offers_everything(server):
+        if self._gateway.offers_everything(server) and self._visibility.profile is None:
             return unlisted
         facts = await self._snapshots.current().facts()
         for each in facts.items.values():
@@ -135,12 +140,15 @@ class NativeItems:
                 about = item.annotations or {}
                 template = str(about.get("uriTemplate", ""))
                 is_named = own in {about.get("uri"), template} or matches_template(template, own)
-                if is_named and self._gateway.offers(item):
+                if is_named and await self._is_offered(item):
                     return replace(item, annotations={"uri": own})
         raise NotFound(
             f"no such resource: {uri!r}: resources/list and resources/templates/list name those that exist",
             details={"uri": uri},
         )
+
+    async def _is_offered(self, item: Item) -> bool:
+        return self._gateway.offers(item) and await self._visibility.shows(item)
 
     async def _call(self, kind: str, item: Item, arguments: Mapping[str, str], user: str | None) -> dict[str, Any]:
         event = {

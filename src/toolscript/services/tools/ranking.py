@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from toolscript.domain.filters import EVERYTHING, Filter, Payload
@@ -23,6 +23,7 @@ from toolscript.retrieval.query import QueryRules
 from toolscript.retrieval.retriever import Legs, PreparedQuery, Retriever
 from toolscript.retrieval.text.needs import split_needs
 from toolscript.services.catalogue.tool_points import TOOLS
+from toolscript.services.catalogue.visibility import FindView, View, see_everything
 
 DEPTH = 50
 # The depth of the second ranking where copies of tools fill the first one.
@@ -47,12 +48,13 @@ class Blend(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RankedTools:
-    """Every candidate with its confidence, best first; the two rankings that they come from; what is known of the whole
-    answer."""
+    """Every candidate with its confidence, best first; the two rankings that they come from; what the caller may see;
+    what is known of the whole answer."""
 
     best: list[tuple[str, float]]
     legs: Legs
     find_evidence: FindEvidence
+    view: View
     signals: Signals = NO_SIGNALS
 
 
@@ -66,7 +68,10 @@ class ToolRanking:
         *,
         alpha: float = 0.7,
         learned: LearnedRanking = LEARNED,
+        find_view: FindView = see_everything,
     ) -> None:
+        """`find_view` says which tools the caller may see."""
+        self.find_view = find_view
         self._retriever = retriever
         self._capabilities = capabilities
         self._alpha = alpha
@@ -108,11 +113,13 @@ class ToolRanking:
         limit: int,
         blend: Blend = Blend.HYBRID,
     ) -> RankedTools:
-        """Ranks the tools for a prepared query; `text` is the query as it was given. Raises what the index raises.
+        """Ranks the tools that the caller may see for a prepared query; `text` is the query as it was given. Raises
+        what the index raises.
 
         Candidates whose scores are not numbers are left out, and the report names the index.
         """
-        depth = max(DEPTH, limit)
+        view = await self.find_view()
+        where, depth = replace(where, within=view.subset), max(DEPTH, limit)
         legs = await self._retriever.rank(prepared, TOOLS, report, where=where, depth=depth, fields=())
         if catalogue and catalogue.variants and _is_crowded(legs, catalogue, depth, limit):
             depth = min(depth * catalogue.max_variants, MAX_DEPTH)
@@ -123,8 +130,8 @@ class ToolRanking:
             legs = Legs(dense, lexical, legs.needs)
         if blend is Blend.RRF:
             ranks = sort_scores(rrf([legs.dense, legs.lexical]))
-            best = [(i, round(min(1.0, score / BEST_RRF), 4)) for i, score in ranks]
-            return RankedTools(best, legs, lambda _, __: Evidence())
+            best = [(i, round(min(1.0, score / BEST_RRF), 4)) for i, score in ranks if view.shows(i)]
+            return RankedTools(best, legs, lambda _, __: Evidence(), view)
         alpha = {Blend.SEMANTIC: 1.0, Blend.KEYWORD: 0.0}.get(blend, self._alpha if legs.dense else 0.0)
         is_hybrid = catalogue is not None and blend is Blend.HYBRID
         domains = self._capabilities.of_query(prepared.text) if is_hybrid else frozenset()
@@ -134,9 +141,11 @@ class ToolRanking:
             legs, prepared.terms.full_score, self._retriever.similarity, alpha, about, tools, self.learned, variants
         )
         if catalogue and is_hybrid:
-            found.raise_named(catalogue.names.match(text, mistyped=catalogue.is_mistyped(text)))
+            named = catalogue.names.match(text, mistyped=catalogue.is_mistyped(text))
+            found.raise_named(named if view.ids is None else named.select(view.ids))
             found.raise_capable()
-        return RankedTools(found.sort(), legs, found.evidence, found.signals)
+        best = [(i, score) for i, score in found.sort() if view.shows(i)]
+        return RankedTools(best, legs, found.evidence, view, found.signals)
 
     async def read_payloads(self, item_ids: Sequence[str], fields: Sequence[str] | None = None) -> dict[str, Payload]:
         """The payloads of those tools that the index has, or these fields of them."""

@@ -105,5 +105,6 @@ def create_http_app(served: ServedApp) -> FastAPI:
     add_error_handlers(http)
     http.router.routes.extend(_API.routes)
     # GET would open a stream for messages of the server, which sends none, and DELETE end a session: there are none.
-    http.router.routes.append(Route(MCP_PATH, endpoint, methods=["POST"], include_in_schema=False))
+    for path in (MCP_PATH, f"{MCP_PATH}/{{profile}}"):
+        http.router.routes.append(Route(path, endpoint, methods=["POST"], include_in_schema=False))
     return http

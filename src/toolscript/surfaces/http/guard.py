@@ -22,12 +22,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from toolscript.domain import access
 from toolscript.domain.errors import Forbidden, Invalid, ToolscriptError, Unauthorized, Unavailable
-from toolscript.domain.requests import caller_name
-from toolscript.surfaces.callers import find_grant, require_scope
+from toolscript.domain.profiles import DEFAULT_PROFILE
+from toolscript.domain.requests import caller_name, profile_name
+from toolscript.surfaces.callers import apply_profile, find_grant, require_scope
 from toolscript.surfaces.http.dependencies import get_scope
 from toolscript.surfaces.http.errors import error_response
 from toolscript.surfaces.http.oauth import add_challenge
-from toolscript.surfaces.http.request_tracking import MCP_PATH
+from toolscript.surfaces.http.request_tracking import get_mcp_profile, is_mcp_path
 from toolscript.surfaces.http.routers.discovery import is_discovery_path
 from toolscript.surfaces.http.served_app import ServedApp
 
@@ -110,6 +111,7 @@ class Guard:
             grant = await self._find_grant(scope["path"], sent)
             caller_name.set(grant.caller)
             scope["grant"] = grant
+            self._apply_profile(scope["path"], grant)
             if len(needed) == 1 and needed[0]:
                 require_scope(needed[0], grant)
         except ToolscriptError as error:
@@ -118,11 +120,20 @@ class Guard:
             return error
         return None
 
+    def _apply_profile(self, path: str, grant: access.Grant) -> None:
+        """While the application is being opened, only the operator's key is known, which may have every profile; other
+        requests than those of MCP are refused then."""
+        requested, is_mcp = get_mcp_profile(path), is_mcp_path(path)
+        if app := self._served.current:
+            apply_profile(app, grant, requested, is_mcp=is_mcp)
+        else:
+            profile_name.set(requested or DEFAULT_PROFILE)
+
     async def _find_grant(self, path: str, sent: Mapping[str, str]) -> access.Grant:
         """What the key allows. MCP has one path for all scopes: without a key, public knowledge is left, unless clients
         can log in, which they do when they are refused. It waits until the application is open, because clients connect
         once, and early."""
-        served, is_mcp = self._served, path == MCP_PATH
+        served, is_mcp = self._served, is_mcp_path(path)
         is_public = served.settings.knowledge_access == "public" and not served.settings.oauth_resource
         try:
             try:

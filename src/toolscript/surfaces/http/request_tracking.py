@@ -19,11 +19,23 @@ from toolscript.surfaces.http.served_app import ServedApp
 HEADER = b"x-request-id"
 NO_ROUTE = "none"
 MCP_PATH = "/mcp"
+CARD_NAME = "server-card"
 NO_STATUS = 499
 UNKNOWN_CLIENT = "unknown"
 _PRINTABLE = re.compile(rb"[ -~]{1,128}")
 
 log = logging.getLogger(__name__)
+
+
+def is_mcp_path(path: str) -> bool:
+    """Whether MCP clients send their requests there: `/mcp`, or `/mcp/PROFILE`."""
+    return path == MCP_PATH or get_mcp_profile(path) is not None
+
+
+def get_mcp_profile(path: str) -> str | None:
+    """The profile that a path names."""
+    name = path.removeprefix(f"{MCP_PATH}/")
+    return None if name in {path, CARD_NAME, ""} or "/" in name else name
 
 
 class RequestTracking:
@@ -98,6 +110,6 @@ def _route_template(scope: Scope) -> str:
     the method of the protocol."""
     route = scope.get("route")
     template = getattr(route, "path_format", None) or getattr(route, "path", None)
-    if scope["path"] == MCP_PATH:
+    if is_mcp_path(scope["path"]):
         return f"{MCP_PATH} {scope.get('mcp_method', '')}".rstrip()
     return str(template) if template else NO_ROUTE

@@ -36,7 +36,13 @@ async def gateway(app: App) -> AsyncIterator[Gateway]:
 
 def build_calls(app: App, gateway: Gateway) -> CallTool:
     return CallTool(
-        app.item_store, app.snapshots, gateway, app.tool_search, app.argument_checker, app.observability.events
+        app.item_store,
+        app.snapshots,
+        gateway,
+        app.tool_search,
+        app.argument_checker,
+        app.observability.events,
+        visibility=app.visibility,
     )
 
 

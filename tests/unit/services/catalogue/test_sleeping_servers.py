@@ -38,7 +38,13 @@ async def gateway(app: App) -> AsyncIterator[Gateway]:
 @pytest.fixture
 def calls(app: App, gateway: Gateway) -> CallTool:
     return CallTool(
-        app.item_store, app.snapshots, gateway, app.tool_search, app.argument_checker, app.observability.events
+        app.item_store,
+        app.snapshots,
+        gateway,
+        app.tool_search,
+        app.argument_checker,
+        app.observability.events,
+        visibility=app.visibility,
     )
 
 

@@ -32,7 +32,13 @@ async def until(holds: Callable[[], bool]) -> None:
 
 def build_calls(app: App, gateway: Gateway) -> CallTool:
     return CallTool(
-        app.item_store, app.snapshots, gateway, app.tool_search, app.argument_checker, app.observability.events
+        app.item_store,
+        app.snapshots,
+        gateway,
+        app.tool_search,
+        app.argument_checker,
+        app.observability.events,
+        visibility=app.visibility,
     )
 
 

@@ -75,6 +75,7 @@ for command in (gateway_control.status, gateway_control.stop):
 @options.config
 @options.overrides("host", "--host", metavar="ADDRESS")
 @options.overrides("port", "--port", metavar="N")
+@options.overrides("read_only", "--read-only", is_flag=True, flag_value="true")
 @options.model
 @options.data_dir
 def start() -> None:
@@ -151,6 +152,7 @@ class GatewayRun:
 
         while True:
             async with open_app(self._settings, serving=True, demo=self._choice.is_demo) as app:
+                app.profiles.replace(self._configuration.profiles)
                 self.server.served.current = app
                 with announce_gateway(self._settings, self.server.url, key=app.local_key):
                     await self._connect_and_watch(app)
@@ -256,10 +258,15 @@ class GatewayRun:
     def _reload(self, loop: asyncio.AbstractEventLoop) -> tuple[ServerSpec, ...]:
         """Reads the configuration, in a thread. The record is written on the loop, as everywhere."""
         self._configuration = read_configuration(self._settings, self._choice.folder)
+        loop.call_soon_threadsafe(self._apply_profiles)
         loop.call_soon_threadsafe(self._keep_record)
         names = ", ".join(s.name for s in self._configuration.servers) or "none"
         self._console.print(f"configuration changed; servers: {escape_markup(names)}")
         return self._configuration.servers
+
+    def _apply_profiles(self) -> None:
+        if app := self.server.served.current:
+            app.profiles.replace(self._configuration.profiles)
 
     def _record(self, status: ServerStatus) -> None:
         if status.state is ServerState.READY:

@@ -13,11 +13,14 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import click
 
 from toolscript.domain.access import Principal
 from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable
+from toolscript.domain.profiles import DEFAULT_PROFILE
+from toolscript.domain.requests import profile_name
 from toolscript.settings import Settings
 from toolscript.surfaces.cli.client.gateway import build_credentials, find_gateway_url, uses_proxy
 from toolscript.surfaces.cli.client.session import read_settings
@@ -43,6 +46,7 @@ _PAUSE_SECONDS = 0.1
 @options.model
 @options.data_dir
 @options.gateway
+@options.overrides("profile", "--profile", metavar="NAME")
 def mcp() -> None:
     """Serve MCP on standard input and output: the only server that an agent needs.
 
@@ -60,6 +64,7 @@ def mcp() -> None:
 async def _serve(settings: Settings) -> None:
     from toolscript.surfaces.mcp.server import serve_over_stdio
 
+    profile_name.set(settings.profile)
     calls = GatewayCalls(settings)
     opening = asyncio.create_task(calls.open())
     serving = asyncio.create_task(serve_over_stdio(calls.answer, calls.answer_native, calls.open_stream))
@@ -154,6 +159,10 @@ class GatewayCalls:
         return Principal(self._settings.tenant)
 
     @property
+    def _profile_path(self) -> str:
+        return "" if self._settings.profile == DEFAULT_PROFILE else f"/{quote(self._settings.profile, safe='')}"
+
+    @property
     def _own_app(self) -> App | None:
         if self._run is None or self._running is None or self._running.done():
             return None
@@ -232,7 +241,7 @@ class GatewayCalls:
             body = {"jsonrpc": "2.0", "id": 1, **message}
             async with (
                 httpx.AsyncClient(timeout=timeout_seconds, trust_env=uses_proxy(url)) as client,
-                client.stream("POST", f"{url}/mcp", json=body, headers=headers) as response,
+                client.stream("POST", f"{url}/mcp{self._profile_path}", json=body, headers=headers) as response,
             ):
                 return await _read_response(response, url, on_progress)
         except httpx.ConnectError:

@@ -13,11 +13,11 @@ from toolscript.settings import Settings
 from toolscript.surfaces.http.dependencies import PUBLIC, Served
 from toolscript.surfaces.http.oauth import METADATA_PATH, build_resource_metadata
 from toolscript.surfaces.http.openapi import errors
-from toolscript.surfaces.http.request_tracking import MCP_PATH
+from toolscript.surfaces.http.request_tracking import CARD_NAME, MCP_PATH
 from toolscript.surfaces.http.schemas.discovery import AiCatalogResponse, ResourceMetadataResponse, ServerCardResponse
 from toolscript.surfaces.mcp.server_card import CARD_TYPE, CATALOG_TYPE, build_ai_catalog, build_server_card
 
-CARD_PATH = f"{MCP_PATH}/server-card"
+CARD_PATH = f"{MCP_PATH}/{CARD_NAME}"
 CATALOG_PATH = "/.well-known/ai-catalog.json"
 # All are the same for everyone: pages of any origin may read them, where the guard lets pages through.
 HEADERS = {"Cache-Control": "public, max-age=3600", "Access-Control-Allow-Origin": "*", "Vary": "X-Forwarded-Proto"}

@@ -1,0 +1,81 @@
+"""Reads the profiles of a configuration file: which callers see which tools."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from toolscript.configuration.jsonc import JsoncNode
+from toolscript.domain.profiles import MAX_PINNED, ItemRules, Profile
+from toolscript.domain.spelling import find_nearest
+
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
+_NAME_RULE = "invalid profile name: use 1 to 64 letters, digits, - and _, with a letter or digit first"
+# A path of HTTP: the profile would be hidden by it.
+_RESERVED = "server-card"
+_KEYS = ("allow", "deny", "readOnly", "pinned", "keys", "claims")
+_RULE_KEYS = ("servers", "tools", "skills")
+
+Report = Callable[[JsoncNode, str], None]
+
+
+class ProfileReader:
+    """Reads profiles and reports what is wrong with them. An unknown key is an error: a misspelt `deny` would show what
+    it should hide."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+
+    def read(self, node: JsoncNode) -> dict[str, Profile]:
+        """The profiles of the object, by name."""
+        profiles = {}
+        for name, each in self._read_object(node, "an object of profiles by name").items():
+            if not re.fullmatch(_NAME, name) or name == _RESERVED:
+                self._report(each, _NAME_RULE)
+            profiles[name] = self._read_profile(name, each)
+        return profiles
+
+    def _read_profile(self, name: str, node: JsoncNode) -> Profile:
+        members = self._read_object(node, "an object")
+        self._report_unknown(members, _KEYS)
+        read_only, pinned = members.get("readOnly"), self._read_strings(members.get("pinned"))
+        if read_only is not None and not isinstance(read_only.value, bool):
+            self._report(read_only, "must be true or false")
+        if len(pinned) > MAX_PINNED:
+            self._report(members["pinned"], f"at most {MAX_PINNED} tools can be pinned: search_tools finds the others")
+        claims = members.get("claims")
+        values = self._read_object(claims, "an object of lists of values by claim") if claims else {}
+        return Profile(
+            name,
+            allow=self._read_rules(members["allow"]) if "allow" in members else None,
+            deny=self._read_rules(members["deny"]) if "deny" in members else ItemRules(),
+            read_only=read_only is not None and read_only.value is True,
+            pinned=pinned,
+            keys=frozenset(self._read_strings(members.get("keys"))),
+            claims=tuple((claim, frozenset(self._read_strings(each))) for claim, each in values.items()),
+        )
+
+    def _read_rules(self, node: JsoncNode) -> ItemRules:
+        members = self._read_object(node, "an object with servers, tools or skills")
+        self._report_unknown(members, _RULE_KEYS)
+        return ItemRules(*(self._read_strings(members.get(key)) for key in _RULE_KEYS))
+
+    def _report_unknown(self, members: Mapping[str, JsoncNode], known: Sequence[str]) -> None:
+        for key in [key for key in members if key not in known]:
+            intended = find_nearest(key, known)
+            hint = f'did you mean "{intended}"?' if intended else f"allowed are {', '.join(known)}"
+            self._report(members[key], f"unknown key, {hint}")
+
+    def _read_object(self, node: JsoncNode, expected: str) -> dict[str, JsoncNode]:
+        if not isinstance(node.value, dict):
+            self._report(node, f"must be {expected}")
+            return {}
+        return node.value
+
+    def _read_strings(self, node: JsoncNode | None) -> tuple[str, ...]:
+        if node is None:
+            return ()
+        if not isinstance(node.value, list) or not all(isinstance(each.value, str) for each in node.value):
+            self._report(node, "must be a list of strings")
+            return ()
+        return tuple(str(each.value) for each in node.value)

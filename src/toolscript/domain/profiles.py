@@ -1,0 +1,64 @@
+"""Profiles: which tools, prompts and resources a caller may find, and so describe and call."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from toolscript.domain.catalog import Item, ItemType
+
+DEFAULT_PROFILE = "default"
+"""The profile of callers that have no other."""
+MAX_PINNED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class ItemRules:
+    """Chooses items by server, by tool or by skill: an item is chosen if one entry of any list fits. Patterns work as
+    in file names: `read_*`. A tool's pattern is compared with its id and with its name."""
+
+    servers: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    skills: tuple[str, ...] = ()
+
+    def choose(self, item: Item, skill_ids: Collection[str]) -> bool:
+        """Whether the item, with these skills, is chosen."""
+        return (
+            any(fnmatchcase(item.server, pattern) for pattern in self.servers)
+            or any(fnmatchcase(item.id, pattern) or fnmatchcase(item.name, pattern) for pattern in self.tools)
+            or any(skill in skill_ids for skill in self.skills)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What a group of callers may see. Profiles with keys or claims are for callers with these alone."""
+
+    name: str
+    allow: ItemRules | None = None
+    """None allows everything."""
+    deny: ItemRules = field(default_factory=ItemRules)
+    """Overrides what is allowed."""
+    read_only: bool = False
+    pinned: tuple[str, ...] = ()
+    """Ids of tools that MCP clients see beside the search tools."""
+    keys: frozenset[str] = frozenset()
+    claims: tuple[tuple[str, frozenset[str]], ...] = ()
+    """Values of an access token's claims; one of them is enough."""
+
+    @property
+    def depends_on_skills(self) -> bool:
+        return bool(self.deny.skills or (self.allow and self.allow.skills))
+
+    def shows(self, item: Item, skill_ids: Collection[str] = ()) -> bool:
+        """Whether its callers may see the item, which has these skills."""
+        if self.read_only and not is_read_only(item):
+            return False
+        is_allowed = self.allow is None or self.allow.choose(item, skill_ids)
+        return is_allowed and not self.deny.choose(item, skill_ids)
+
+
+def is_read_only(item: Item) -> bool:
+    """Whether the item's server says that it changes nothing. Prompts and resources never do."""
+    return item.type is not ItemType.TOOL or (item.annotations or {}).get("readOnlyHint") is True

@@ -1,0 +1,57 @@
+"""The profiles of the configuration, and which one a caller has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from toolscript.domain.errors import Forbidden, NotFound
+from toolscript.domain.profiles import DEFAULT_PROFILE, Profile
+
+
+class Profiles:
+    """Finds profiles by name, key and claim. The configuration replaces all of them at once."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Profile] = {}
+
+    def replace(self, profiles: Sequence[Profile]) -> None:
+        """Makes these the profiles."""
+        self._by_name = {profile.name: profile for profile in profiles}
+
+    def find(self, name: str) -> Profile | None:
+        """The profile of that name. Where there is no default profile, the default is None: everything.
+
+        Raises NotFound for any other name, also for one that a new configuration has removed.
+        """
+        profile = self._by_name.get(name)
+        if profile is None and name != DEFAULT_PROFILE:
+            raise NotFound(
+                f"no such profile: {name!r}: the configuration names those that exist under `profiles`",
+                details={"profile": name},
+            )
+        return profile
+
+    def choose(self, requested: str | None, *, key: str | None, claims: Mapping[str, Any] | None = None) -> str:
+        """The name of a caller's profile: that of its key or claims, else the requested one, else the default.
+
+        Raises NotFound for an unknown one, Forbidden for a requested one that is for others.
+        """
+        own = [each.name for each in self._by_name.values() if _is_for(each, key, claims or {})]
+        if requested is None:
+            return own[0] if own else DEFAULT_PROFILE
+        profile = self.find(requested)
+        if requested not in own and (own or (profile and (profile.keys or profile.claims))):
+            mine = f"yours is {own[0]!r}" if own else "it is for certain keys or users"
+            raise Forbidden(f"you may not use the profile {requested!r}: {mine}", details={"profile": requested})
+        return requested
+
+
+def _is_for(profile: Profile, key: str | None, claims: Mapping[str, Any]) -> bool:
+    return key in profile.keys or any(not values.isdisjoint(_list(claims.get(name))) for name, values in profile.claims)
+
+
+def _list(value: Any) -> list[str]:
+    """The values of a claim, which is a list, or a string with values between spaces."""
+    parts = value.split() if isinstance(value, str) else value if isinstance(value, list) else []
+    return [part for part in parts if isinstance(part, str)]

@@ -1,0 +1,239 @@
+"""Profiles on every surface: what a caller may not see can be neither found, listed, described, generated nor called,
+also when its exact name is known, also from caches that another caller has filled."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import pytest
+
+from tests.fixtures.serving import replace_parts
+from toolscript.app.app import App, open_app
+from toolscript.domain.access import Scope
+from toolscript.domain.catalog import Item, ItemType, Skill
+from toolscript.domain.profiles import ItemRules, Profile
+from toolscript.services.access import keys
+from toolscript.settings import load_settings
+from toolscript.surfaces.http.app import create_http_app
+from toolscript.surfaces.http.served_app import ServedApp
+
+pytestmark = pytest.mark.req("G-13")
+
+READ_ONLY = {"readOnlyHint": True}
+SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
+ITEMS = [
+    Item("disk", "read_file", "Read a file", input_schema=SCHEMA, annotations=READ_ONLY),
+    Item("disk", "write_file", "Write a file", input_schema=SCHEMA),
+    Item("post", "send_email", "Send an email message", input_schema=SCHEMA),
+    Item("post", "fetch_email", "Fetch an email message", input_schema=SCHEMA, annotations=READ_ONLY),
+    Item("post", "summary", "Summarise the mailbox", type=ItemType.PROMPT),
+    Item("disk", "notes", "The notes", type=ItemType.RESOURCE, annotations={"uri": "file:///notes"}),
+]
+SKILLS = {"files": ["disk__read_file", "disk__write_file"], "mail": ["post__send_email", "post__fetch_email"]}
+PROFILES = [
+    Profile("disk", allow=ItemRules(servers=("disk",))),
+    Profile("reader", read_only=True),
+    Profile("quiet", deny=ItemRules(tools=("post__send_*", "write_file"))),
+    Profile("mailers", allow=ItemRules(skills=("mail",)), deny=ItemRules(tools=("fetch_*",))),
+    Profile("nothing", allow=ItemRules()),
+    Profile("staff", allow=ItemRules(servers=("post",)), keys=frozenset({"staff-key"})),
+]
+VISIBLE = {
+    "default": {item.id for item in ITEMS},
+    "disk": {"disk__read_file", "disk__write_file", "disk__resource:notes"},
+    "reader": {"disk__read_file", "post__fetch_email", "post__prompt:summary", "disk__resource:notes"},
+    "quiet": {"disk__read_file", "post__fetch_email", "post__prompt:summary", "disk__resource:notes"},
+    "mailers": {"post__send_email"},
+    "nothing": set[str](),
+}
+QUERIES = ["read or write a file", "send an email message", "summarise the mailbox", "notes", *VISIBLE["default"]]
+ACCEPT = {"Accept": "application/json, text/event-stream"}
+
+
+@dataclass
+class Client:
+    """Sends requests with the profile in the path of MCP, or with a key."""
+
+    http: httpx.AsyncClient
+    key: str | None = None
+    profile: str | None = None
+
+    async def get(self, path: str, **query: Any) -> httpx.Response:
+        return await self.http.get(path, params=query, headers={"X-API-Key": self.key} if self.key else {})
+
+    async def post(self, path: str, body: Any) -> httpx.Response:
+        headers = ACCEPT | ({"X-API-Key": self.key} if self.key else {})
+        return await self.http.post(path, json=body, headers=headers)
+
+    async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        path = f"/mcp/{self.profile}" if self.profile else "/mcp"
+        params = {"name": tool, "arguments": arguments}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        answer: dict[str, Any] = (await self.post(path, body)).json()
+        return answer.get("result") or answer
+
+    async def read_text(self, tool: str, **arguments: Any) -> str:
+        return str((await self.call(tool, **arguments))["content"][0]["text"])
+
+
+@pytest.fixture(autouse=True)
+def _read_keys_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys that a test creates work at once, however many wrong ones were sent before."""
+    monkeypatch.setattr(keys, "MAX_AGE_SECONDS", 0.0)
+    monkeypatch.setattr(keys, "MAX_AGE_FOR_UNKNOWN_SECONDS", 0.0)
+
+
+@pytest.fixture(scope="module")
+async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
+    settings = load_settings(variables={}, data_dir=tmp_path_factory.mktemp("profiles"), search_model="hashed-64")
+    async with open_app(settings, serving=True) as opened:
+        await opened.skill_store.save_skills([Skill("files", "Files", "Files"), Skill("mail", "Mail", "Mail")])
+        await opened.sync.run(ITEMS)
+        for skill, item_ids in SKILLS.items():
+            for item_id in item_ids:
+                await opened.skills.assign(item_id, [skill])
+        opened.profiles.replace(PROFILES)
+        yield opened
+
+
+@asynccontextmanager
+async def serve(app: App) -> AsyncIterator[httpx.AsyncClient]:
+    http = create_http_app(ServedApp(app.settings, app))
+    transport = httpx.ASGITransport(http)
+    async with (
+        http.router.lifespan_context(http),
+        httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client,
+    ):
+        yield client
+
+
+@pytest.fixture
+async def http(app: App) -> AsyncIterator[httpx.AsyncClient]:
+    async with serve(app) as client:
+        yield client
+
+
+def find_ids(text: str) -> set[str]:
+    return {item.id for item in ITEMS if re.search(rf"(?<!\w){re.escape(item.id)}(?!\w)", text)}
+
+
+@pytest.mark.parametrize("profile", [*VISIBLE, "disk"])
+async def test_over_mcp_each_profile_shows_its_tools_and_no_other(http: httpx.AsyncClient, profile: str) -> None:
+    client, visible = Client(http, profile=None if profile == "default" else profile), VISIBLE[profile]
+    found = set()
+    for query in QUERIES:
+        hits = find_ids((await client.read_text("search_tools", query=query, limit=20)).partition(repr(query))[0])
+        assert hits <= visible, query
+        found |= hits
+    assert found == visible
+    for item in ITEMS:
+        described = await client.call("describe_tool", tool_id=item.id)
+        called = await client.read_text("call_tool", tool_id=item.id, arguments={})
+        assert described.get("isError", False) is (item.id not in visible)
+        assert ("no such tool" in called) is (item.id not in visible), "a visible one gets to its server, which is off"
+        assert find_ids(called) <= visible | {item.id}
+    skills = await client.read_text("search_skills", query="email file mail files")
+    counts = {name: len(visible & {*item_ids}) for name, item_ids in SKILLS.items()}
+    assert {
+        n: int(c) for n, c in re.findall(r"^(files|mail)  [\d.]+  (\d+) tool", skills, re.MULTILINE)
+    }.items() <= counts.items()
+    assert not any(re.search(rf"^{name} ", skills, re.MULTILINE) for name, count in counts.items() if not count)
+
+
+async def test_over_http_the_key_of_a_profile_shows_its_tools_and_no_other(app: App) -> None:
+    secrets = {name: (await app.keys.create(f"key-{name}", [*Scope], tenant="acme"))[1] for name in VISIBLE}
+    app.profiles.replace(
+        [replace(each, keys=frozenset({f"key-{each.name}"})) if each.name in VISIBLE else each for each in PROFILES]
+    )
+    async with serve(app) as http:
+        for profile, visible in [*VISIBLE.items(), *reversed(VISIBLE.items())]:
+            client = Client(http, secrets[profile])
+            assert {tool["toolId"] for tool in (await client.get("/tools")).json()["tools"]} == visible
+            for language in ("ts", "py"):
+                source = (await client.get(f"/runtime/tools.{language}")).text
+                assert {i.id for i in ITEMS if i.type is ItemType.TOOL and i.id in source} == {
+                    i.id for i in ITEMS if i.type is ItemType.TOOL and i.id in visible
+                }
+            for item in ITEMS:
+                path = f"/tools/{quote(item.id)}"
+                assert (await client.get(path)).status_code == (200 if item.id in visible else 404)
+                assert (await client.post(path, {})).status_code == (503 if item.id in visible else 404)
+                mark = await client.post("/api/v1/feedback", {"tool_id": item.id, "query": "read my mail"})
+                assert mark.status_code == (200 if item.id in visible else 404)
+            for query in QUERIES:
+                for answer in [
+                    await client.get("/search", q=query, limit=100, threshold=0),
+                    await client.get("/api/v1/search/tools", query=query, limit=50, threshold=0),
+                    *[
+                        await client.post("/api/v1/search", {"query": query, "strategy": each, "tool_threshold": 0})
+                        for each in ("hierarchical", "direct", "hybrid")
+                    ],
+                ]:
+                    assert answer.status_code == 200
+                    assert find_ids(answer.text.replace(json.dumps(query), "")) <= visible
+            skills = (await client.get("/api/v1/skills")).json()["skills"]
+            counts = {s["id"]: s["tool_count"] for s in skills if s["id"] in SKILLS}
+            expected = {name: len(visible & {*item_ids}) for name, item_ids in SKILLS.items()}
+            assert counts == {name: count for name, count in expected.items() if count}
+            for name, count in counts.items():
+                assert len((await client.get(f"/api/v1/skills/{name}/tools")).json()["tools"]) == count
+    app.profiles.replace(PROFILES)
+
+
+async def test_what_is_hidden_is_answered_like_what_does_not_exist(http: httpx.AsyncClient) -> None:
+    client = Client(http, profile="disk")
+    hidden = await client.read_text("describe_tool", tool_id="post__send_email")
+    unknown = await client.read_text("describe_tool", tool_id="post__sent_email")
+    assert hidden.replace("post__send_email", "X") == unknown.replace("post__sent_email", "X")
+
+
+async def test_a_key_has_its_own_profile_and_can_choose_no_other(app: App) -> None:
+    _, secret = await app.keys.create("staff-key", [Scope.SEARCH, Scope.CALL])
+    _, other = await app.keys.create("other-key", [Scope.SEARCH, Scope.CALL])
+    async with serve(app) as http:
+        assert {t["toolId"] for t in (await Client(http, secret).get("/tools")).json()["tools"]} == {
+            item.id for item in ITEMS if item.server == "post"
+        }
+        for key, profile in [(secret, "disk"), (other, "staff")]:
+            refused = await Client(http, key).post(f"/mcp/{profile}", {})
+            assert refused.status_code == 403
+            assert repr(profile) in refused.json()["error"]["message"]
+        unknown = await Client(http, other).post("/mcp/unknown", {})
+        assert unknown.status_code == 404
+        assert "no such profile: 'unknown'" in unknown.json()["error"]["message"]
+
+
+async def test_a_claim_of_an_access_token_chooses_the_profile(app: App) -> None:
+    support = Profile("support", allow=ItemRules(servers=("post",)), claims=(("groups", frozenset({"support"})),))
+    app.profiles.replace([*PROFILES, support])
+    assert app.profiles.choose(None, key="oauth:ada", claims={"groups": ["sales", "support"]}) == "support"
+    assert app.profiles.choose(None, key="oauth:ada", claims={"groups": "sales support"}) == "support"
+    assert app.profiles.choose(None, key="oauth:bob", claims={"groups": ["sales"]}) == "default"
+    app.profiles.replace(PROFILES)
+
+
+async def test_a_default_profile_is_for_all_who_have_no_other(app: App) -> None:
+    app.profiles.replace([*PROFILES, Profile("default", deny=ItemRules(servers=("post",)))])
+    _, secret = await app.keys.create("agent", [Scope.SEARCH])
+    async with serve(app) as http:
+        listed = (await Client(http, secret).get("/tools")).json()["tools"]
+        assert {tool["serverName"] for tool in listed} == {"disk"}
+    app.profiles.replace(PROFILES)
+
+
+async def test_a_read_only_gateway_shows_nobody_a_tool_that_may_change_something(app: App) -> None:
+    async with open_app(replace(app.settings, read_only=True, index="memory:", store="sqlite://")) as other:
+        await other.sync.run(ITEMS)
+        other.profiles.replace(PROFILES)
+        assert {item.id for item in await other.list_tools.matching(None)} == VISIBLE["reader"]
+        async with serve(replace_parts(other)) as http:
+            text = await Client(http, profile="disk").read_text("search_tools", query="write a file", limit=20)
+            assert "disk__read_file" in text
+            assert "disk__write_file" not in text
