@@ -239,8 +239,8 @@ class Settings:
     )
     page_secret: str | None = _setting(
         None,
-        "Secret that signs page tokens; the same for all gateways of one service. Empty: a new one at every start, so "
-        "that older tokens are refused.",
+        "Secret that signs page tokens, and seals the state of tools that need input; the same for all gateways of one "
+        "service. Empty: a new one at every start, so that older tokens are refused.",
         secret=True,
     )
     reranker: str | None = _setting(

@@ -14,7 +14,15 @@ from typing import Any
 import httpx
 import pytest
 from mcp import Client, StdioServerParameters
-from mcp_types import CallToolResult, TextContent
+from mcp_types import (
+    CallToolResult,
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    ElicitRequestFormParams,
+    ElicitRequestParams,
+    ElicitResult,
+    TextContent,
+)
 
 from tests.servers.gateway import run_gateway
 from tests.servers.preloaded import toolscript_command
@@ -174,3 +182,30 @@ async def test_a_call_that_takes_too_long_is_cancelled_upstream(gateway: Gateway
         response = await http.post(url, json={"duration": 900, "steps": 1})
     assert response.status_code == 504
     await wait_until_cancelled(gateway, 900)
+
+
+async def elicit(context: Any, params: ElicitRequestParams) -> ElicitResult:
+    assert isinstance(params, ElicitRequestFormParams)
+    assert "name" in params.requested_schema["properties"]
+    return ElicitResult(action="accept", content={"name": "Ada"})
+
+
+async def sample(context: Any, params: CreateMessageRequestParams) -> CreateMessageResult:
+    assert "a poem" in str(params.messages)
+    return CreateMessageResult(role="assistant", model="test", content=TextContent(type="text", text="Roses are red."))
+
+
+async def test_server_everything_asks_an_older_client_over_stdio(gateway: Gateway) -> None:
+    async with gateway.connect("older-stdio", elicitation_callback=elicit, sampling_callback=sample) as client:
+        elicited = await call(client, "everything__trigger-elicitation-request", {})
+        assert "Ada" in text_of(elicited)
+        sampled = await call(client, "everything__trigger-sampling-request", {"prompt": "a poem"})
+        assert "Roses are red." in text_of(sampled)
+
+
+@pytest.mark.parametrize("way", ["http", "older-http", "stdio", "forwarded"])
+async def test_where_a_caller_cannot_be_asked_the_tool_fails_and_says_so(gateway: Gateway, way: str) -> None:
+    async with gateway.connect(way, elicitation_callback=elicit) as client:
+        result = await call(client, "everything__trigger-elicitation-request", {})
+        assert result.is_error
+        assert "elicitation/create did not reach the caller of the tool: this caller cannot be asked" in text_of(result)

@@ -30,6 +30,9 @@ DIED = 7
 POLL_SECONDS = 0.02
 MAX_LIFE_SECONDS = 600
 
+# What every result that clients may keep has since 2026-07-28.
+CACHEABLE: dict[str, Any] = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+
 LISTS = {
     "tools/list": "tools",
     "prompts/list": "prompts",
@@ -60,6 +63,7 @@ class Behaviour(TypedDict, total=False):
     crash_after_listing: bool  # the same, after the last page of tools
     slow_start: float  # seconds to wait before reading the first message
     deaf: bool  # ignore SIGTERM and the end of the input
+    modern: bool  # speak only 2026-07-28
     serial: bool  # answer one request at a time: nothing else during a call of `slow`
     restless: bool  # announce a change of tools after every listing
     refuses: list[str]  # methods that get an internal error
@@ -100,6 +104,7 @@ RELAYED: dict[str, dict[str, Any]] = {
         _tool("answer", "Answers with the given result.", ("result",), result={}),
         _tool("count", "Reports its progress at every step.", ("steps",), steps={"type": "integer"}),
         _tool("meta", "Returns the `_meta` that came with the call."),
+        _tool("ask", "Asks its caller for input, and returns what it gets.", method={"type": "string"}),
     )
 }
 
@@ -172,6 +177,8 @@ class Server:
         self._output = threading.Lock()
         self._timers: dict[Any, threading.Timer] = {}
         self._seen: Counter[str] = Counter()
+        self._asking: dict[Any, Any] = {}
+        """The calls that wait for an answer of the client, by the id of the question."""
         self._initialized = False
         self._child: int | None = None
         self._followed: set[str] = set()
@@ -217,6 +224,9 @@ class Server:
     def _take(self, message: Mapping[str, Any]) -> None:
         method, params = message.get("method"), message.get("params") or {}
         if method is None:
+            if message.get("id") in self._asking:
+                received = {key: message[key] for key in ("result", "error") if key in message}
+                self._send(id=self._asking.pop(message["id"]), result=_make_structured(received))
             return
         self._seen[method] += 1
         if method == "notifications/initialized":
@@ -241,7 +251,7 @@ class Server:
         """The result, or None when it is sent later."""
         if method in self._behaviour.get("refuses", []):
             raise RpcError(INTERNAL_ERROR, f"{method} is broken")
-        if method == "initialize":
+        if method == ("server/discover" if self._behaviour.get("modern") else "initialize"):
             return self._introduce(params.get("protocolVersion"))
         if method == "ping":
             return {}
@@ -249,7 +259,7 @@ class Server:
             return self._page(LISTS[method], params.get("cursor"))
         if method == "tools/call":
             if params.get("name") in RELAYED:
-                return self._relay(params["name"], params.get("arguments") or {}, params.get("_meta") or {})
+                return self._relay(request, params)
             return self._call(request, params.get("name"), params.get("arguments") or {})
         return self._answer_native(method, params)
 
@@ -269,6 +279,8 @@ class Server:
         raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method}")
 
     def _introduce(self, version: Any) -> dict[str, Any]:
+        if self._behaviour.get("modern"):
+            return CACHEABLE | {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
         announces = "watch" in self._behaviour
         capabilities = {key: {"listChanged": announces} for key in self._lists if key != "resourceTemplates"}
         return {
@@ -280,17 +292,39 @@ class Server:
     def _page(self, key: str, cursor: str | None) -> dict[str, Any]:
         items = self._lists[key]
         start, size = int(cursor or 0), self._behaviour.get("page_size") or len(items)
-        page: dict[str, Any] = {key: items[start : start + size]}
+        page: dict[str, Any] = {key: items[start : start + size]} | (CACHEABLE if self._behaviour.get("modern") else {})
         return page | {"nextCursor": str(start + size)} if start + size < len(items) else page
 
-    def _relay(self, name: str, arguments: Mapping[str, Any], meta: Mapping[str, Any]) -> dict[str, Any]:
-        """Calls a tool of RELAYED."""
+    def _relay(self, request: Any, params: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Calls a tool of RELAYED; None when it is answered later."""
+        name, arguments, meta = params["name"], params.get("arguments") or {}, params.get("_meta") or {}
         if name == "answer":
             return dict(arguments["result"])
+        if name == "ask":
+            return self._ask(request, arguments.get("method", "elicitation/create"), params)
         for step in range(1, arguments["steps"] + 1) if name == "count" and "progressToken" in meta else ():
             about = {"progressToken": meta["progressToken"], "progress": step, "total": arguments["steps"]}
             self._send(method="notifications/progress", params=about | {"message": f"step {step}"})
         return _text("counted") if name == "count" else _make_structured(meta)
+
+    def _ask(self, request: Any, method: str, params: Mapping[str, Any]) -> dict[str, Any] | None:
+        question: dict[str, Any] = {
+            "message": "Your name?",
+            "mode": "form",
+            "requestedSchema": {"type": "object", "properties": {}},
+        }
+        if method == "sampling/createMessage":
+            question = {"messages": [], "maxTokens": 7, "unknown": None}
+        if not self._behaviour.get("modern"):
+            self._asking[f"question {request}"] = request
+            self._send(id=f"question {request}", method=method, params=question)
+            return None
+        if "inputResponses" not in params:
+            asked = {"resultType": "input_required", "inputRequests": {"name": {"method": method, "params": question}}}
+            return asked | {"requestState": f"state of {os.getpid()}"}
+        capabilities = params["_meta"]["io.modelcontextprotocol/clientCapabilities"]
+        state = {"isMine": params.get("requestState") == f"state of {os.getpid()}", "capabilities": capabilities}
+        return _make_structured({"responses": params["inputResponses"], **state}) | {"resultType": "complete"}
 
     def _call(self, request: Any, name: Any, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
         """Built-in tools do what their description says; those of a catalog or a listing return their arguments."""

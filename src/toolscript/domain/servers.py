@@ -179,6 +179,11 @@ class CallResult:
         return self.raw.get("isError") is True
 
     @property
+    def needs_input(self) -> bool:
+        """Whether the tool asks for input (2026-07-28), to be called again with it."""
+        return self.raw.get("resultType") == "input_required"
+
+    @property
     def text(self) -> str:
         """The text blocks, joined by newlines."""
         return "\n".join(str(block.get("text", "")) for block in self.content if block.get("type") == "text")
@@ -187,8 +192,11 @@ class CallResult:
 Progress = Callable[..., Coroutine[Any, Any, None]]
 """Takes the `progress` of a call, its `total` and a `message`; the last two may be None."""
 
+Ask = Callable[[str, Mapping[str, Any]], Coroutine[Any, Any, Mapping[str, Any]]]
+"""Sends a request of a server, its method and parameters, to the caller; returns the result."""
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, eq=False)
 class CallRelay:
     """What passes between the caller and the server during a call, beside the arguments and the result."""
 
@@ -198,6 +206,12 @@ class CallRelay:
     user: str | None = None
     """Whose login a server with a login per user is used with: a caller's name, or empty for the installation itself.
     None where the caller is not known: such servers are not used then."""
+    capabilities: Mapping[str, Any] | None = None
+    """What the caller's client can be asked for; None if it cannot even be told that a tool needs input."""
+    answers: Mapping[str, Any] = field(default_factory=dict)
+    """`inputResponses` and `requestState` of a caller that calls a tool again, with the input that it needed."""
+    ask: Ask | None = None
+    """Asks the caller while the tool waits; None if that is not possible."""
 
 
 TRACE_FIELDS = ("traceparent", "tracestate", "baggage")

@@ -10,12 +10,9 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from contextvars import ContextVar
 from typing import Any
 from urllib.parse import urlsplit
 
-import anyio
-import anyio.abc
 import httpx2
 import mcp_types as types
 from mcp import MCPError
@@ -24,21 +21,20 @@ from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import SubscriptionLost, listen
 from mcp.shared._httpx_utils import create_mcp_http_client
-from mcp.shared.dispatcher import CallOptions, OnNotify, OnNotifyIntercept, OnRequest
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolscript import __version__
+from toolscript.adapters.mcp.dispatcher import LenientDispatcher, current_relay, raw_result
 from toolscript.adapters.mcp.lenient_reader import (
     clean,
     expand_template,
     find_secrets,
     keep_valid_fields,
-    make_acceptable,
     read_items,
 )
 from toolscript.adapters.mcp.oauth.bearer import BearerAuth
-from toolscript.adapters.mcp.resource_updates import ResourceUpdates, subscribe
+from toolscript.adapters.mcp.resource_updates import subscribe
 from toolscript.adapters.mcp.stdio import MAX_MESSAGE_BYTES, ServerProcess, stdio_transport
 from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import LoginRequired, TimedOut, ToolscriptError, Unavailable, UpstreamFailed
@@ -55,10 +51,6 @@ SESSION_HEADER = "mcp-session-id"
 # The SDK's messages for an HTTP error without a JSON-RPC answer; a lost stream has the code CONNECTION_CLOSED. A server
 # may answer with both itself, so they are a reason to look, never the decision.
 _SDK_CONNECTION_ERRORS = frozenset({"Session terminated", "Server returned an error response"})
-_CHANGES = ("tools/list_changed", "prompts/list_changed", "resources/list_changed")
-
-# The raw answer to the last request of the current task.
-_raw_result: ContextVar[dict[str, Any]] = ContextVar("answer")
 
 log = logging.getLogger(__name__)
 
@@ -95,10 +87,14 @@ class McpServers:
 
     async def _open(self, stack: AsyncExitStack, spec: ServerSpec, connection: _Connection) -> McpServer:
         inbox, outbox = await connection.streams(stack)
-        channel = _LenientDispatcher(JSONRPCDispatcher(inbox, outbox, on_stream_exception=_log_transport_fault))
+        channel = LenientDispatcher(JSONRPCDispatcher(inbox, outbox, on_stream_exception=_log_transport_fault))
         # Without a timeout of the SDK: it raises the code that a server may answer with, too.
         session = ClientSession(
-            dispatcher=channel, client_info=types.Implementation(name="toolscript", version=__version__)
+            dispatcher=channel,
+            client_info=types.Implementation(name="toolscript", version=__version__),
+            sampling_callback=_refuse,
+            elicitation_callback=_refuse,
+            list_roots_callback=_refuse,
         )
         await stack.enter_async_context(session)
         await _initialize(session, connection)
@@ -112,7 +108,7 @@ class McpServer:
     """A connected server."""
 
     def __init__(
-        self, spec: ServerSpec, session: ClientSession, channel: _LenientDispatcher, connection: _Connection
+        self, spec: ServerSpec, session: ClientSession, channel: LenientDispatcher, connection: _Connection
     ) -> None:
         self._spec = spec
         self._session = session
@@ -155,7 +151,7 @@ class McpServer:
         request = types.CompleteRequest(params=types.CompleteRequestParams.model_validate(params, by_name=False))
         async with self._translate_errors(self._spec.name, within):
             await self._session.send_request(request, types.CompleteResult)
-            result: dict[str, Any] = clean(_raw_result.get())
+            result: dict[str, Any] = clean(raw_result.get())
             return result
 
     async def follow_resource(
@@ -241,7 +237,7 @@ class McpServer:
                 if method == "tools/list" or await self._is_lost(error):
                     raise Unavailable(await self._connection.reason(error)) from error
                 raise UpstreamFailed(f"{method} failed: {error.message}") from error
-            pages.append(_raw_result.get())
+            pages.append(raw_result.get())
             following = pages[-1].get("nextCursor")
             cursor = following if isinstance(following, str) and following else None
             if cursor is None:
@@ -249,20 +245,30 @@ class McpServer:
         return pages
 
     async def _call(self, item: Item, arguments: dict[str, Any], relay: CallRelay) -> CallResult:
-        raw = clean(await self._send(*_build_request(item, arguments, relay), relay))
+        self._channel.relays.append(relay)
+        try:
+            raw = clean(await self._send(*_build_request(item, arguments, relay), relay))
+        finally:
+            self._channel.relays.remove(relay)
         if item.type is not ItemType.TOOL:
             return CallResult({"structuredContent": raw})
-        if raw.get("resultType") == "input_required":
-            raise UpstreamFailed(f"{item.id} asks for user input, which is not supported")
-        return CallResult(keep_valid_fields(raw))
+        result = CallResult(keep_valid_fields(raw))
+        if result.needs_input and relay.capabilities is None:
+            raise UpstreamFailed(
+                f"{item.id} needs input of its caller, who cannot be asked here: call it with an MCP client that "
+                "speaks 2026-07-28, or over stdio",
+                details={"server": item.server},
+            )
+        return result
 
     async def _send(self, request: Any, result_type: Any, relay: CallRelay) -> dict[str, Any]:
         """The raw answer to a request. It has a task of its own: when the caller is cancelled, twice if timeouts end
         together, the SDK still needs a moment to tell the server."""
 
         async def send() -> dict[str, Any]:
+            current_relay.set(relay)
             await self._session.send_request(request, result_type, progress_callback=relay.on_progress)
-            return _raw_result.get()
+            return raw_result.get()
 
         sending = asyncio.create_task(send())
         self._sending.add(sending)
@@ -412,44 +418,10 @@ class _Connection:
         return text
 
 
-class _LenientDispatcher:
-    """Forwards requests, keeps their raw answers, and signals changes and the end of the connection."""
-
-    def __init__(self, inner: JSONRPCDispatcher[Any]) -> None:
-        self._inner = inner
-        self.modern = False
-        self.changed = asyncio.Event()
-        self.updates = ResourceUpdates()
-        self.closed = asyncio.Event()
-
-    async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> dict[str, Any]:
-        raw = await self._inner.send_raw_request(method, params, opts)
-        _raw_result.set(raw)
-        return make_acceptable(method, raw, HANDSHAKE_PROTOCOL_VERSIONS, modern=self.modern)
-
-    async def notify(self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None) -> None:
-        await self._inner.notify(method, params, opts)
-
-    async def run(
-        self,
-        on_request: OnRequest,
-        on_notify: OnNotify,
-        on_notify_intercept: OnNotifyIntercept | None = None,
-        *,
-        task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
-    ) -> None:
-        def intercept(method: str, params: Mapping[str, Any] | None) -> bool:
-            if method.removeprefix("notifications/") in _CHANGES:
-                self.changed.set()
-            self.updates.report(method, params)
-            return on_notify_intercept(method, params) if on_notify_intercept else False
-
-        try:
-            await self._inner.run(on_request, on_notify, intercept, task_status=task_status)
-        finally:
-            self.closed.set()
+async def _refuse(*_: Any, **__: Any) -> types.ErrorData:
+    """Makes the SDK declare what our callers may be able to do: servers hide tools from clients that cannot be asked.
+    The dispatcher answers the requests themselves."""
+    return types.ErrorData(code=types.INVALID_REQUEST, message="not supported")
 
 
 async def _initialize(session: ClientSession, connection: _Connection) -> None:

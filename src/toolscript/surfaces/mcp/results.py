@@ -10,6 +10,7 @@ from typing import Any
 
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp_types import CallToolResult, ContentBlock
+from mcp_types.methods import is_input_required
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
@@ -36,9 +37,10 @@ async def restore_result(ctx: ServerRequestContext[Any, Any], call_next: CallNex
     answer = await call_next(ctx)
     if ctx.method != "tools/call" or not isinstance(answer, dict):
         return answer
-    result = fit_result(_kept_result.get(), ctx.protocol_version)
-    meta = {**(answer.get("_meta") or {}), **(result.get("_meta") or {})}
-    return {**answer, **result, **({"_meta": meta} if meta else {})}
+    kept = _kept_result.get()
+    meta = {**(answer.get("_meta") or {}), **(kept.get("_meta") or {})}
+    passed = dict(kept) if is_input_required(kept) else {**answer, **fit_result(kept, ctx.protocol_version)}
+    return {**passed, **({"_meta": meta} if meta else {})}
 
 
 def fit_result(result: Mapping[str, Any], version: str) -> dict[str, Any]:

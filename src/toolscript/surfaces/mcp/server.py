@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 from anyio.streams.memory import MemoryObjectSendStream
 from mcp import MCPError
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
@@ -31,10 +31,10 @@ from starlette.requests import Request
 from toolscript import __version__
 from toolscript.app.app import App
 from toolscript.codegen.signatures import format_signature
-from toolscript.domain.access import Caller, Grant, Principal
+from toolscript.domain.access import Caller, Principal
 from toolscript.domain.errors import Forbidden, Invalid, InvalidArguments, ToolFailed, ToolscriptError, Unavailable
 from toolscript.domain.requests import surface_name
-from toolscript.domain.servers import NO_RELAY, TRACE_FIELDS, CallRelay
+from toolscript.domain.servers import NO_RELAY, CallRelay
 from toolscript.services.knowledge.search import KnowledgeQuery
 from toolscript.services.tools.native_changes import ChangeFilter, ChangeStream
 from toolscript.surfaces.callers import (
@@ -63,6 +63,14 @@ from toolscript.surfaces.mcp.definitions import (
 from toolscript.surfaces.mcp.document_tools import search_documents
 from toolscript.surfaces.mcp.endpoint import HttpEndpoint
 from toolscript.surfaces.mcp.native import AnswerRequest, add_native_requests, answer_request, wrap_result
+from toolscript.surfaces.mcp.relay import (
+    AnswerCall,
+    Context,
+    answer_with_input,
+    build_relay,
+    build_state_seal,
+    get_grant,
+)
 from toolscript.surfaces.mcp.results import build_text_result, keep_result, restore_result
 from toolscript.surfaces.mcp.search_tools import search_skills, search_tools
 from toolscript.surfaces.mcp.subscriptions import (
@@ -73,26 +81,27 @@ from toolscript.surfaces.mcp.subscriptions import (
 )
 
 OTHER_METHOD = "other"
-Context = ServerRequestContext[Any, Request]
-AnswerCall = Callable[[CallToolRequestParams, Context], Awaitable[Mapping[str, Any]]]
 
 
-def build_server(answer: AnswerCall, answer_native: AnswerRequest, open_stream: OpenStream) -> Server[Any]:
+def build_server(
+    answer: AnswerCall, answer_native: AnswerRequest, open_stream: OpenStream, state_secret: str | None = None
+) -> Server[Any]:
     """Builds the MCP server. `answer` gets each call of a tool, and its context; `answer_native` the requests for
     prompts and resources; `open_stream` opens what a client listens to. A ToolscriptError becomes a result with
-    `isError`. The key of a request decides which tools it sees and may call."""
+    `isError`. The key of a request decides which tools it sees and may call. Servers with the same `state_secret`
+    continue each other's calls that need input."""
 
     async def list_tools(context: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
         if params and params.cursor:
             raise MCPError(INVALID_PARAMS, "invalid cursor: the tools are on one page")
-        scopes = _get_grant(context).scopes
+        scopes = get_grant(context).scopes
         return ListToolsResult(tools=[tool for tool in TOOLS if TOOL_SCOPES[tool.name] in scopes])
 
     async def call(context: Context, params: CallToolRequestParams) -> CallToolResult:
         try:
             if params.name in TOOL_SCOPES:
-                require_scope(TOOL_SCOPES[params.name], _get_grant(context))
-            return keep_result(await answer(params, context))
+                require_scope(TOOL_SCOPES[params.name], get_grant(context))
+            return keep_result(await answer_with_input(answer, params, context))
         except ToolscriptError as error:
             _note_missing_scope(context, error)
             return keep_result(build_text_result(error.message, is_error=True))
@@ -108,7 +117,7 @@ def build_server(answer: AnswerCall, answer_native: AnswerRequest, open_stream: 
     async def explain_access(ctx: Context, call_next: CallNext) -> HandlerResult:
         """Tells clients without a key what they may do: the instructions are about tools that they do not see."""
         result = await call_next(ctx)
-        if isinstance(result, dict) and "instructions" in result and _get_grant(ctx).is_anonymous:
+        if isinstance(result, dict) and "instructions" in result and get_grant(ctx).is_anonymous:
             return result | {"instructions": INSTRUCTIONS_WITHOUT_KEY}
         return result
 
@@ -120,18 +129,10 @@ def build_server(answer: AnswerCall, answer_native: AnswerRequest, open_stream: 
         on_list_tools=list_tools,
         on_call_tool=call,
     )
-    add_native_requests(server, answer_native, _get_grant, _note_missing_scope)
-    add_subscriptions(server, open_stream, _get_grant)
-    server.middleware += [name_method, explain_access, restore_result]
+    add_native_requests(server, answer_native, get_grant, _note_missing_scope)
+    add_subscriptions(server, open_stream, get_grant)
+    server.middleware += [name_method, build_state_seal(state_secret), explain_access, restore_result]
     return server
-
-
-def _get_grant(context: Context) -> Grant:
-    """What the key of the HTTP request allows, as the guard found it. On stdio the caller owns the process."""
-    if context.request is None:
-        return Grant()
-    grant: Grant = context.request.scope["grant"]
-    return grant
 
 
 def _note_missing_scope(context: Context, error: ToolscriptError) -> None:
@@ -140,9 +141,11 @@ def _note_missing_scope(context: Context, error: ToolscriptError) -> None:
         context.request.scope["missing_scope"] = error.details.get("scope")
 
 
-async def serve_over_stdio(answer: AnswerCall, answer_native: AnswerRequest, open_stream: OpenStream) -> None:
+async def serve_over_stdio(
+    answer: AnswerCall, answer_native: AnswerRequest, open_stream: OpenStream, state_secret: str | None
+) -> None:
     """Serves on standard input and output until the input ends."""
-    server = build_server(answer, answer_native, open_stream)
+    server = build_server(answer, answer_native, open_stream, state_secret)
     changes = ConnectionChanges(server, open_stream)
     valid, messages = anyio.create_memory_object_stream[SessionMessage | Exception]()
     async with stdio_server() as (inbox, outbox), anyio.create_task_group() as tasks:
@@ -185,7 +188,9 @@ def _find_request_id(line: str) -> int | str | None:
     return None
 
 
-def build_endpoint(wait_for_app: Callable[[], Awaitable[App]], max_body_bytes: int) -> HttpEndpoint:
+def build_endpoint(
+    wait_for_app: Callable[[], Awaitable[App]], max_body_bytes: int, state_secret: str | None
+) -> HttpEndpoint:
     """Builds the endpoint for `/mcp`. Calls wait until the application is ready."""
 
     async def answer(params: CallToolRequestParams, context: Context) -> Mapping[str, Any]:
@@ -213,17 +218,7 @@ def build_endpoint(wait_for_app: Callable[[], Awaitable[App]], max_body_bytes: i
         async with (await wait_for_app()).native_changes.open(wanted) as stream:
             yield stream
 
-    return HttpEndpoint(build_server(answer, answer_native, open_stream), max_body_bytes)
-
-
-def build_relay(context: Context) -> CallRelay:
-    """What a call passes on from its server to the caller, and back."""
-    meta: Mapping[str, Any] = context.meta or {}
-    return CallRelay(
-        on_progress=context.session.report_progress if "progress_token" in meta else None,
-        trace={name: meta[name] for name in TRACE_FIELDS if isinstance(meta.get(name), str)},
-        user=find_user(_get_grant(context)),
-    )
+    return HttpEndpoint(build_server(answer, answer_native, open_stream, state_secret), max_body_bytes)
 
 
 async def answer_call(
@@ -268,7 +263,8 @@ async def _call_tool(app: App, call: CallToolArguments, caller: Caller, relay: C
         raise InvalidArguments(
             f"{error.message}\nSignature: {format_signature(item)}", details=error.details
         ) from error
-    app.feedback.note_call(caller, call.tool_id, call.query)
+    if not result.needs_input:
+        app.feedback.note_call(caller, call.tool_id, call.query)
     return result.raw
 
 

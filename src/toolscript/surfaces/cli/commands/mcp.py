@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from toolscript.app.app import App
     from toolscript.domain.servers import Progress
     from toolscript.services.tools.native_changes import ChangeFilter, ChangeStream
-    from toolscript.surfaces.mcp.server import Context
+    from toolscript.surfaces.mcp.relay import Context
 
 START_TIMEOUT_SECONDS = 30.0
 GATEWAY_GONE = "the gateway cannot be reached: start it with `toolscript gateway start`"
@@ -67,7 +67,9 @@ async def _serve(settings: Settings) -> None:
     profile_name.set(settings.profile)
     calls = GatewayCalls(settings)
     opening = asyncio.create_task(calls.open())
-    serving = asyncio.create_task(serve_over_stdio(calls.answer, calls.answer_native, calls.open_stream))
+    serving = asyncio.create_task(
+        serve_over_stdio(calls.answer, calls.answer_native, calls.open_stream, settings.page_secret)
+    )
     is_stopped = asyncio.Event()
     on_stop_signal(is_stopped.set)
     waiting = asyncio.create_task(is_stopped.wait())
@@ -105,7 +107,8 @@ class GatewayCalls:
     async def answer(self, params: CallToolRequestParams, context: Context) -> Mapping[str, Any]:
         """Answers a call, here or in the other process, for the tenant of the settings: the caller owns the data
         folder."""
-        from toolscript.surfaces.mcp.server import answer_call, build_relay
+        from toolscript.surfaces.mcp.relay import build_relay
+        from toolscript.surfaces.mcp.server import answer_call
 
         for _ in range(2):
             if self._own_app is not None:
@@ -202,9 +205,11 @@ class GatewayCalls:
         from mcp_types import CLIENT_CAPABILITIES_META_KEY, PROTOCOL_VERSION_META_KEY
         from mcp_types.version import LATEST_MODERN_VERSION
 
-        given = params.model_dump(by_alias=True, exclude_none=True)
+        from toolscript.surfaces.mcp.relay import read_capabilities
+
+        given = {name: value for name, value in (context.params or {}).items() if value is not None}
         meta = {**given.get("_meta", {}), PROTOCOL_VERSION_META_KEY: LATEST_MODERN_VERSION}
-        meta.setdefault(CLIENT_CAPABILITIES_META_KEY, {})
+        meta[CLIENT_CAPABILITIES_META_KEY] = read_capabilities(context) or {}
         headers = {"MCP-Protocol-Version": LATEST_MODERN_VERSION, "Mcp-Method": "tools/call", "Mcp-Name": params.name}
         message = {"method": "tools/call", "params": {**given, "_meta": meta}}
         response = await self._post(message, headers, context.session.report_progress)
