@@ -59,5 +59,8 @@ async def test_a_call_that_a_proxy_answers_with_a_page_is_sent_once(proxy: Proxy
     url = f"http://127.0.0.1:{proxy.server_port}"
     calls = GatewayCalls(load_settings(variables={}, data_dir=tmp_path, gateway_url=url))
     with pytest.raises(Unavailable, match=r"status 504.* it is unknown whether the request was carried out"):
-        await calls.answer(CallToolRequestParams(name="call_tool", arguments={"tool_id": "pay__send"}), Mock(params={}))
+        await calls.answer(
+            CallToolRequestParams(name="call_tool", arguments={"tool_id": "pay__send"}),
+            Mock(params={}, meta={}, protocol_version="2026-07-28"),
+        )
     assert proxy.methods == ["tools/call"]
