@@ -204,7 +204,7 @@ async def test_server_everything_asks_an_older_client_over_stdio(gateway: Gatewa
 
 
 @pytest.mark.parametrize("way", ["http", "older-http", "stdio", "forwarded"])
-async def test_where_a_caller_cannot_be_asked_the_tool_fails_and_says_so(gateway: Gateway, way: str) -> None:
+async def test_a_tool_fails_and_says_so_where_its_caller_cannot_answer(gateway: Gateway, way: str) -> None:
     async with gateway.connect(way, elicitation_callback=elicit) as client:
         result = await call(client, "everything__trigger-elicitation-request", {})
         assert result.is_error

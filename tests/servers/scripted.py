@@ -320,8 +320,8 @@ class Server:
             self._send(id=f"question {request}", method=method, params=question)
             return None
         if "inputResponses" not in params:
-            asked = {"resultType": "input_required", "inputRequests": {"name": {"method": method, "params": question}}}
-            return asked | {"requestState": f"state of {os.getpid()}"}
+            needed = {"resultType": "input_required", "inputRequests": {"name": {"method": method, "params": question}}}
+            return needed | {"requestState": f"state of {os.getpid()}"}
         capabilities = params["_meta"]["io.modelcontextprotocol/clientCapabilities"]
         state = {"isMine": params.get("requestState") == f"state of {os.getpid()}", "capabilities": capabilities}
         return _make_structured({"responses": params["inputResponses"], **state}) | {"resultType": "complete"}

@@ -46,7 +46,7 @@ TIMEOUT_SECONDS = 60.0
 PREFIX = "toolscript:everything/"
 DYNAMIC = "demo://resource/dynamic"
 ELICITED = {"action": "accept", "content": {"name": "Ada", "color": "blue", "integer": 7}}
-NO_INPUT = "tools that ask the client for input are not relayed"
+NO_INPUT = "a server before 2026-07-28 can ask only older clients, over stdio"
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,11 +83,11 @@ async def caller(app: App) -> AsyncIterator[Caller]:
 
 
 async def test_questions_and_answers_pass_unchanged(caller: Caller) -> None:
-    asked = (await caller.send("modern__ask"))["result"]
-    assert asked["inputRequests"] == {"name": {"method": "elicitation/create", "params": QUESTION}}
-    assert "content" not in asked
-    assert "state of" not in asked["requestState"]
-    state, responses = asked["requestState"], {"name": ANSWER}
+    result = (await caller.send("modern__ask"))["result"]
+    assert result["inputRequests"] == {"name": {"method": "elicitation/create", "params": QUESTION}}
+    assert "content" not in result
+    assert "state of" not in result["requestState"]
+    state, responses = result["requestState"], {"name": ANSWER}
     answered = (await caller.send("modern__ask", inputResponses=responses, requestState=state))["result"]
     assert answered["structuredContent"] == {"responses": responses, "isMine": True, "capabilities": CAPABILITIES}
 
@@ -130,7 +130,7 @@ async def test_gateways_with_the_same_secret_continue_each_others_calls(
     assert ("result" in response) == (secret == SECRET)
 
 
-async def test_a_caller_that_cannot_be_asked_gets_one_clear_sentence(caller: Caller) -> None:
+async def test_a_caller_who_cannot_answer_gets_one_clear_sentence(caller: Caller) -> None:
     over_http = await caller.http.post("/tools/modern__ask", json={})
     assert over_http.status_code == 502
     sentence = "modern__ask needs input of its caller, who cannot be asked here"
@@ -142,7 +142,7 @@ async def test_a_caller_that_cannot_be_asked_gets_one_clear_sentence(caller: Cal
 
 
 @pytest.mark.parametrize("method", ["elicitation/create", "sampling/createMessage", "roots/list"])
-async def test_an_older_server_learns_that_its_caller_cannot_be_asked(caller: Caller, method: str) -> None:
+async def test_an_older_server_learns_that_its_caller_cannot_answer(caller: Caller, method: str) -> None:
     received = (await caller.send("older__ask", {"method": method}))["result"]["structuredContent"]
     if method == "roots/list":
         assert received == {"result": {"roots": []}}
@@ -152,7 +152,7 @@ async def test_an_older_server_learns_that_its_caller_cannot_be_asked(caller: Ca
 
 @pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
 @pytest.mark.parametrize("server", ["modern", "older"])
-async def test_a_client_of_the_sdk_is_asked_by_its_own_version(app: App, mode: Any, server: str) -> None:
+async def test_a_client_of_the_sdk_gets_questions_in_its_own_version(app: App, mode: Any, server: str) -> None:
     async def find_tenant() -> Principal:
         return Principal("default")
 

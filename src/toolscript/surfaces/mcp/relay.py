@@ -63,14 +63,14 @@ def build_relay(context: Context) -> CallRelay:
     meta: Mapping[str, Any] = context.meta or {}
     params = context.params or {}
     capabilities = read_capabilities(context)
-    can_be_asked = context.session.can_send_request and capabilities is not None
+    is_reachable = context.session.can_send_request and capabilities is not None
     return CallRelay(
         on_progress=context.session.report_progress if "progress_token" in meta else None,
         trace={name: meta[name] for name in TRACE_FIELDS if isinstance(meta.get(name), str)},
         user=find_user(get_grant(context)),
         capabilities=capabilities,
         answers={name: params[name] for name in ("inputResponses", "requestState") if params.get(name) is not None},
-        ask=partial(_ask, context.session, capabilities or {}) if can_be_asked else None,
+        ask=partial(_ask, context.session, capabilities or {}) if is_reachable else None,
     )
 
 
