@@ -6,14 +6,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from toolscript.configuration.jsonc import JsoncNode
-from toolscript.domain.profiles import MAX_PINNED, ItemRules, Profile
+from toolscript.domain.profiles import ItemRules, Profile
 from toolscript.domain.spelling import find_nearest
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
 _NAME_RULE = "invalid profile name: use 1 to 64 letters, digits, - and _, with a letter or digit first"
 # A path of HTTP: the profile would be hidden by it.
 _RESERVED = "server-card"
-_KEYS = ("allow", "deny", "readOnly", "pinned", "keys", "claims")
+_KEYS = ("allow", "deny", "readOnly", "keys", "claims")
 _RULE_KEYS = ("servers", "tools", "skills")
 
 Report = Callable[[JsoncNode, str], None]
@@ -38,11 +38,9 @@ class ProfileReader:
     def _read_profile(self, name: str, node: JsoncNode) -> Profile:
         members = self._read_object(node, "an object")
         self._report_unknown(members, _KEYS)
-        read_only, pinned = members.get("readOnly"), self._read_strings(members.get("pinned"))
+        read_only = members.get("readOnly")
         if read_only is not None and not isinstance(read_only.value, bool):
             self._report(read_only, "must be true or false")
-        if len(pinned) > MAX_PINNED:
-            self._report(members["pinned"], f"at most {MAX_PINNED} tools can be pinned: search_tools finds the others")
         claims = members.get("claims")
         values = self._read_object(claims, "an object of lists of values by claim") if claims else {}
         return Profile(
@@ -50,7 +48,6 @@ class ProfileReader:
             allow=self._read_rules(members["allow"]) if "allow" in members else None,
             deny=self._read_rules(members["deny"]) if "deny" in members else ItemRules(),
             read_only=read_only is not None and read_only.value is True,
-            pinned=pinned,
             keys=frozenset(self._read_strings(members.get("keys"))),
             claims=tuple((claim, frozenset(self._read_strings(each))) for claim, each in values.items()),
         )

@@ -10,7 +10,6 @@ from toolscript.domain.catalog import Item, ItemType
 
 DEFAULT_PROFILE = "default"
 """The profile of callers that have no other."""
-MAX_PINNED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +40,6 @@ class Profile:
     deny: ItemRules = field(default_factory=ItemRules)
     """Overrides what is allowed."""
     read_only: bool = False
-    pinned: tuple[str, ...] = ()
-    """Ids of tools that MCP clients see beside the search tools."""
     keys: frozenset[str] = frozenset()
     claims: tuple[tuple[str, frozenset[str]], ...] = ()
     """Values of an access token's claims; one of them is enough."""

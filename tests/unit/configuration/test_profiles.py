@@ -23,12 +23,11 @@ def load(folder: Path, profiles: Any, home: Any = None, key: str = "profiles") -
     return load_configuration(home=folder / "home", folder=folder, environment={}).profiles
 
 
-def test_a_profile_has_rules_pinned_tools_and_those_it_is_for(tmp_path: Path) -> None:
+def test_a_profile_has_rules_and_says_whom_it_is_for(tmp_path: Path) -> None:
     support = {
         "allow": {"servers": ["git*"], "tools": ["files__read_*"], "skills": ["mail"]},
         "deny": {"tools": ["*delete*"]},
         "readOnly": True,
-        "pinned": ["github__search_issues"],
         "keys": ["ci"],
         "claims": {"groups": ["support", "sales"]},
     }
@@ -38,7 +37,6 @@ def test_a_profile_has_rules_pinned_tools_and_those_it_is_for(tmp_path: Path) ->
             ItemRules(("git*",), ("files__read_*",), ("mail",)),
             ItemRules(tools=("*delete*",)),
             read_only=True,
-            pinned=("github__search_issues",),
             keys=frozenset({"ci"}),
             claims=(("groups", frozenset({"support", "sales"})),),
         ),
@@ -64,7 +62,6 @@ def test_the_profile_of_the_folder_replaces_that_of_the_home_folder(tmp_path: Pa
         ({"a": {"deny": {"tools": "x"}}}, "profiles.a.deny.tools: must be a list of strings"),
         ({"a": {"readOnly": "yes"}}, "profiles.a.readOnly: must be true or false"),
         ({"a": {"claims": ["x"]}}, "profiles.a.claims: must be an object"),
-        ({"a": {"pinned": [f"s__{n}" for n in range(21)]}}, "at most 20 tools can be pinned"),
     ],
 )
 def test_a_mistake_is_named_with_its_place(tmp_path: Path, profiles: Any, problem: str) -> None:
