@@ -120,6 +120,7 @@ def _generous_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
     for limit in ("EMBEDDED_BY", "RANKED_BY", "READ_BY"):
         monkeypatch.setattr(f"toolscript.services.knowledge.search.{limit}", 60.0)
     monkeypatch.setattr("toolscript.adapters.worker_threads.MAX_WAIT_SECONDS", 60.0)
+    monkeypatch.setattr("toolscript.services.access.logins.READ_SECONDS", 60.0)
 
 
 @pytest.fixture(scope="session")

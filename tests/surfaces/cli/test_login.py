@@ -119,6 +119,8 @@ def test_a_running_gateway_uses_renews_and_forgets_a_login(
         wait_until(lambda: gateway.servers()["web"]["needsLogin"])
         assert "toolscript login web" in gateway.servers()["web"]["reason"]
         assert gateway.http.get("/health").status_code == 200
+        assert gateway.http.get("/ready").json()["servers"] == {"needs_login": 1}
+        assert "1 needs login" in _run(tmp_path, "gateway", "status")[1]
         code, listed, _ = _run(tmp_path, "list-servers")
         assert code == 3
         assert "needs login" in listed

@@ -12,7 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from toolscript.domain.errors import Invalid, ToolscriptError, Unauthorized
+from toolscript.domain.errors import Invalid, ToolscriptError, Unauthorized, Unavailable
 from toolscript.domain.logins import Login, LoginName, StoredLogin, may_log_in, name_login
 from toolscript.domain.servers import ServerSpec, Transport
 from toolscript.ports.logins import AuthorizationServers, Browser, LoginStore
@@ -23,6 +23,10 @@ LEEWAY_SECONDS = 5.0
 CLAIM_SECONDS = 60.0
 WAIT_SECONDS = 0.1
 POLL_SECONDS = 1.0
+# How long a request waits to learn whether there is a login: most servers need none.
+READ_SECONDS = 2.0
+# How long requests do not ask a store again that did not answer.
+STORE_PAUSE_SECONDS = 10.0
 # A server that refuses a new token refuses the next one, too.
 RENEWAL_PAUSE_SECONDS = 300.0
 
@@ -42,6 +46,7 @@ class Logins:
         self._locks: defaultdict[LoginName, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._renewed_at: dict[LoginName, float] = {}
         self._renewals: set[asyncio.Task[str | None]] = set()
+        self._ask_again_at = 0.0
         self._following: asyncio.Task[None] | None = None
 
     async def log_in(self, spec: ServerSpec, browser: Browser, scopes: Sequence[str] = ()) -> Login:
@@ -123,7 +128,15 @@ class Logins:
                     on_change(name)
 
     async def _load(self, name: LoginName) -> Login | None:
-        stored = await self._store.read(name)
+        silence = Unavailable("its login cannot be read: the store does not answer")
+        if time.monotonic() < self._ask_again_at:
+            raise silence
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                stored = await self._store.read(name)
+        except TimeoutError:
+            self._ask_again_at = time.monotonic() + STORE_PAUSE_SECONDS
+            raise silence from None
         self._known[name] = stored.login if stored else None
         return self._known[name]
 

@@ -88,12 +88,13 @@ def build_servers_response(statuses: Sequence[ServerStatus], configuration_error
 
 
 def build_readiness_response(statuses: Sequence[ServerStatus], model: Model) -> dict[str, Any]:
-    """Builds the response of `GET /ready`: the model, and the number of servers in each state."""
+    """Builds the response of `GET /ready`: the model, and the number of servers in each state; those that somebody has
+    to log in at count as `needs_login`."""
     return {
         "status": "ready",
         "model": model.embedder.model if model.embedder else None,
         "fallback": model.fallback_reason,
-        "servers": dict(Counter(s.state.value for s in statuses)),
+        "servers": dict(Counter("needs_login" if s.needs_login else s.state.value for s in statuses)),
     }
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers import serving_http
 from tests.servers.logins import (
     Authorization,
     ProtectedServer,
@@ -159,19 +160,24 @@ async def test_a_revoked_login_ends_and_the_authorization_server_is_left_alone(
     assert authorization.get_record()["errors"]["invalid_grant"] == requests + 1
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 async def test_gateways_that_renew_at_once_use_the_refresh_token_once(
-    store: SqlLogins, spec: ServerSpec, authorization: Authorization
+    kind: str, tmp_path: Path, spec: ServerSpec, authorization: Authorization, request: pytest.FixtureRequest
 ) -> None:
-    clock = Clock()
+    url = request.getfixturevalue("postgres") if kind == "postgres" else f"sqlite:///{tmp_path / 'store.db'}"
+    databases = [Database(url) for _ in range(4)]
+    key, clock = InstallationKey("a key of at least thirty-two characters"), Clock()
+    gateways = [_open(SqlLogins(database, key), clock) for database in databases]
+    store = SqlLogins(databases[0], key)
     await _open(store).log_in(spec, UserWithBrowser())
     record = authorization.get_record()
     clock.ahead = TTL
-    gateways = [_open(store, clock) for _ in range(4)]
     tokens = await asyncio.gather(*(gateway.get_token(spec) for gateway in gateways for _ in range(3)))
     assert set(tokens) == {(await _read(store, spec)).login.access_token}
     after = authorization.get_record()
     assert after["grants"]["refresh_token"] == record["grants"].get("refresh_token", 0) + 1
     assert after["errors"] == record["errors"]
+    await asyncio.gather(*(database.close() for database in databases))
 
 
 async def test_a_caller_that_goes_away_does_not_lose_the_renewed_token(store: SqlLogins, spec: ServerSpec) -> None:
@@ -211,6 +217,18 @@ async def test_an_authorization_server_that_is_down_ends_no_login(store: SqlLogi
         await _open(store, clock).get_token(spec)
     assert not isinstance(caught.value, LoginRequired)
     assert (await _read(store, spec)).login == gone
+
+
+async def test_a_store_that_does_not_answer_hinders_no_server_without_a_login(
+    store: SqlLogins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def wait(_: LoginName) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(store, "read", wait)
+    monkeypatch.setattr(module, "READ_SECONDS", 0.1)
+    with serving_http() as web:
+        assert await _call(_open(store), ServerSpec("web", Transport.HTTP, url=web.http)) is None
 
 
 async def test_a_changed_address_gets_no_token(store: SqlLogins, spec: ServerSpec) -> None:

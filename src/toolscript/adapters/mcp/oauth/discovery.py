@@ -109,7 +109,9 @@ async def _find_authorization_server(spec: ServerSpec, listed: str | None) -> OA
         if not goes_on:
             raise Unavailable(f"{describe_host(url)} cannot be asked: HTTP status {response.status_code}")
     raise UpstreamFailed(
-        f"no metadata of an authorization server at {describe_host(listed or spec.url)}", details={"server": spec.name}
+        f"no metadata of an authorization server at {describe_host(listed or spec.url)}: if server {spec.name} wants a "
+        "key instead of a login, give it in its `headers`",
+        details={"server": spec.name},
     )
 
 

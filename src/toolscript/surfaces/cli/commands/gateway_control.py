@@ -119,7 +119,7 @@ def _show_status(answer: Answer, settings: Settings) -> None:
         where = answer["url"] or settings.data
         click.echo(answer["reason"] or f"No gateway runs on {where}. Start one with `toolscript gateway start`.")
         return
-    servers = ", ".join(f"{number} {state}" for state, number in answer["servers"].items())
+    servers = ", ".join(f"{number} {state.replace('_', ' ')}" for state, number in answer["servers"].items())
     rows = {
         "State": "ready" if answer["ready"] else f"not ready: {answer['reason']}",
         "Process": str(answer["pid"] or ""),

@@ -34,7 +34,9 @@ class ReadinessResponse(ResponseModel):
     status: Literal["ready"]
     model: str | None = Field(description="The embedding model in use.")
     fallback: str | None = Field(description="Why it is not the requested model.")
-    servers: dict[str, int] = Field(description="Number of servers in each state.")
+    servers: dict[str, int] = Field(
+        description="Number of servers in each state; `needs_login`: those that wait for `toolscript login`."
+    )
 
 
 class ServerResponse(CamelResponseModel):
