@@ -3,9 +3,10 @@ log in."""
 
 from __future__ import annotations
 
+from typing import Annotated
 from urllib.parse import urlsplit
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Path, Request
 from starlette.responses import JSONResponse
 
 from toolscript.domain.errors import NotFound
@@ -76,7 +77,9 @@ async def get_resource_metadata(served: Served) -> JSONResponse:
     response_class=JSONResponse,
     responses=errors(404),
 )
-async def get_resource_metadata_by_path(served: Served, path: str) -> JSONResponse:
+async def get_resource_metadata_by_path(
+    served: Served, path: Annotated[str, Path(description="The path of the MCP endpoint.", examples=["mcp"])]
+) -> JSONResponse:
     return _build_metadata_response(served.settings, path)
 
 
