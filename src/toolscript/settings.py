@@ -176,6 +176,13 @@ class Settings:
     call_max_mib: int = _setting(
         64, "Maximum size in MiB of a tool's answer. A larger answer is an error.", bounds=(1, 1024)
     )
+    quarantine: str = _setting(
+        "changed",
+        "Which definitions of servers cannot be used until `toolscript quarantine approve` releases them. open: none. "
+        "changed: those that changed since they were approved, and those whose text addresses the model. all: also new "
+        "ones of a server that is known already. A server's entry can say otherwise with `trust`.",
+        allowed=("open", "changed", "all"),
+    )
     api_key: str | None = _setting(
         None,
         "API key that requests must send (`X-API-Key: KEY` or `Authorization: Bearer KEY`), and that commands send; it "

@@ -24,7 +24,15 @@ ALLOWED_IMPORTS: dict[str, set[str]] = {
     "retrieval/text": {"domain", "retrieval/text"},
     "services/support": {"domain", "ports", "services/support"},
     "services/access": {"domain", "ports", "services/access", "services/support"},
-    "services/catalogue": {"domain", "ports", "retrieval", "services/catalogue", "services/support"},
+    "services/trust": {"domain", "ports", "services/trust"},
+    "services/catalogue": {
+        "domain",
+        "ports",
+        "retrieval",
+        "services/catalogue",
+        "services/support",
+        "services/trust",
+    },
     "services/tools": {"domain", "ports", "retrieval", "services/catalogue", "services/support", "services/tools"},
     "services/documents": {
         "domain",

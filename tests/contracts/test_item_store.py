@@ -8,13 +8,17 @@ from dataclasses import replace
 import pytest
 
 from tests.contracts.catalogue_items import PROMPT, READ, TERMS, WRITE, get_fingerprint
+from toolscript.adapters.sql.database import Database
+from toolscript.adapters.sql.pins import SqlPins
 from toolscript.domain.catalog import (
     Assignment,
     Item,
+    ItemType,
     Origin,
     Skill,
 )
-from toolscript.ports.stores import ItemStore, SkillStore
+from toolscript.domain.quarantine import Pin, QuarantineCause, QuarantineState
+from toolscript.ports.stores import ItemStore, PinStore, SkillStore
 
 pytestmark = pytest.mark.req("X-02", "H-15")
 
@@ -191,3 +195,42 @@ async def test_servers_are_those_that_any_configuration_names(item_store: ItemSt
     assert await item_store.set_servers("one", ["d"], only=False) == {"b", "c", "d"}
     assert await item_store.set_servers("two", [], only=False) == {"d"}
     assert await item_store.set_servers("three", ["e"], only=True) == {"e"}
+
+
+PINNED = Item("files", "read", "Reads a file \u200b😀", input_schema={"type": "object", "required": ["b", "a"]})
+GREETING = Item("mail", "greet", type=ItemType.PROMPT, title="Greet", definition={"name": "greet", "arguments": []})
+
+
+@pytest.fixture
+def pins(database: Database) -> PinStore:
+    return SqlPins(database)
+
+
+@pytest.mark.req("G-15")
+async def test_pins_come_back_as_they_were(pins: PinStore) -> None:
+    approved = Pin(PINNED.id, "files", approved=PINNED)
+    waiting = Pin(
+        GREETING.id,
+        "mail",
+        offered=GREETING,
+        cause=QuarantineCause.SUSPICIOUS,
+        reason="its title",
+        passage="hidden",
+        state=QuarantineState.REJECTED,
+        since=1.5,
+    )
+    await pins.save_pins([waiting, approved])
+    assert await pins.get_pins() == [approved, waiting]
+    assert await pins.get_pins([PINNED.id, "files__unknown"]) == [approved]
+    assert await pins.get_pins(only_quarantined=True) == [waiting]
+    assert await pins.get_pins([]) == []
+
+
+@pytest.mark.req("G-15")
+async def test_the_digests_of_a_server_are_those_that_may_be_used(pins: PinStore) -> None:
+    changed = replace(PINNED, description="Reads every file")
+    await pins.save_pins([Pin(PINNED.id, "files", approved=PINNED), Pin(GREETING.id, "mail", approved=GREETING)])
+    assert await pins.get_approved_digests(["files"]) == {PINNED.id: PINNED.digest}
+    await pins.save_pins([Pin(PINNED.id, "files", approved=PINNED, offered=changed, cause=QuarantineCause.CHANGED)])
+    assert await pins.get_approved_digests(["files", "mail"]) == {PINNED.id: "", GREETING.id: GREETING.digest}
+    assert await pins.get_approved_digests([]) == {}

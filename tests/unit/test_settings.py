@@ -41,6 +41,7 @@ CHOICES = {
     "search_device": ["auto", "cpu", "gpu"],
     "log_level": ["debug", "info", "warning", "error"],
     "server_start": ["eager", "lazy"],
+    "quarantine": ["open", "changed", "all"],
 }
 SECRETS = {
     *("api_key", "index", "knowledge", "index_key", "embeddings_key", "hub_token", "llm_key", "store"),
@@ -67,6 +68,7 @@ def flag_of(name: str) -> str:
         "audit_arguments": "--audit-arguments",
         "audit_days": "--audit-days",
         "audit_max_mib": "--audit-max-mib",
+        "quarantine": "--quarantine",
         "server_start": "--server-start",
         "server_idle_minutes": "--server-idle-minutes",
     }[name]

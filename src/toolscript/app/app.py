@@ -18,6 +18,7 @@ from toolscript.adapters.sql.documents import SqlDocuments
 from toolscript.adapters.sql.feedback import SqlFeedback
 from toolscript.adapters.sql.items import SqlItems
 from toolscript.adapters.sql.keys import SqlKeys
+from toolscript.adapters.sql.pins import SqlPins
 from toolscript.adapters.sql.rate_buckets import PostgresBuckets
 from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.adapters.vector_cache_files import EmbeddingFiles
@@ -30,6 +31,7 @@ from toolscript.app.observability import Observability, open_observability
 from toolscript.domain.catalog import compute_skills_digest
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.search import Collection
+from toolscript.domain.servers import TrustPolicy
 from toolscript.ports.access import KeyStore, RateBuckets, TokenVerifier
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Embedder, LanguageModel, Reranker
@@ -41,6 +43,7 @@ from toolscript.ports.stores import (
     ItemStore,
     KnowledgeReader,
     KnowledgeStore,
+    PinStore,
     SkillStore,
 )
 from toolscript.retrieval.capabilities import load_capabilities
@@ -77,6 +80,7 @@ from toolscript.services.tools.native import NativeItems
 from toolscript.services.tools.native_changes import NativeChanges
 from toolscript.services.tools.ranking import ToolRanking
 from toolscript.services.tools.token_costs import TokenCosts
+from toolscript.services.trust.screening import Screening
 from toolscript.settings import Settings
 
 if TYPE_CHECKING:
@@ -111,6 +115,7 @@ class App:
     item_store: ItemStore
     skill_store: SkillStore
     feedback_store: FeedbackStore
+    pin_store: PinStore
     documents: DocumentStore
     key_store: KeyStore
     logins: Logins
@@ -168,6 +173,7 @@ class App:
         self.native = NativeItems(self.snapshots, gateway, observability.events, visibility)
         self.native_changes = NativeChanges(self.snapshots, gateway, self.native)
         self.list_tools = ListTools(items, visibility)
+        self.quarantine = self.sync.open_review(self.pin_store)
         self.skills = Skills(
             items, skills, self.sync, find_view=visibility.find_view, count_by_skill=visibility.count_by_skill
         )
@@ -241,6 +247,7 @@ class App:
             configuration=str(settings.config.expanduser().absolute()) if settings.config else "",
             feedback=self.feedback_store,
             learns=settings.feedback,
+            screening=Screening(self.pin_store, self.item_store, policy=TrustPolicy(settings.quarantine)),
         )
 
     def _build_knowledge_writers(self) -> tuple[IngestKnowledge | None, ImportKnowledge | None]:
@@ -327,9 +334,7 @@ async def _open_adapters(
     knowledge_store = None if serving else open_store(settings, database)
     _close_at_exit(stack, knowledge, knowledge_store)
     await _open_collections(index, model.embedder, text_model.embedder, shared=is_shared)
-    catalogue = (
-        await _open_demo(settings, stack, model.embedder, fresh_index=fresh_index) if demo else (index, database)
-    )
+    own = await _open_demo(settings, stack, model.embedder, fresh_index=fresh_index) if demo else (index, database)
     is_alone = demo or not (is_shared or settings.store.startswith("postgres"))
     catalogue_version = None if is_alone else SqlCatalogueVersion(database)
     _close_at_exit(stack, catalogue_version)
@@ -338,10 +343,11 @@ async def _open_adapters(
         model=model,
         text_model=text_model,
         index=index,
-        catalogue_index=catalogue[0],
-        item_store=SqlItems(catalogue[1]),
-        skill_store=SqlSkills(catalogue[1]),
-        feedback_store=SqlFeedback(catalogue[1]),
+        catalogue_index=own[0],
+        item_store=SqlItems(own[1]),
+        skill_store=SqlSkills(own[1]),
+        feedback_store=SqlFeedback(own[1]),
+        pin_store=SqlPins(own[1]),
         documents=SqlDocuments(database),
         key_store=SqlKeys(database),
         logins=build_logins(settings, database),

@@ -69,9 +69,10 @@ class ServerTools:
 
 
 def group_by_server(items: Iterable[Item], names: UniqueNames) -> list[ServerTools]:
-    """Groups the tools among the items by server, each once, sorted by name. Type names are taken from `names`."""
+    """Groups the tools among the items by server, each once, sorted by name, without those in quarantine. Type names
+    are taken from `names`."""
     tools = sorted(
-        (item for item in select_items(items, None) if item.type is ItemType.TOOL),
+        (item for item in select_items(items, None) if item.type is ItemType.TOOL and not item.quarantine),
         key=lambda item: (item.server, item.name),
     )
     type_names = assign_names((item.server for item in tools), to_pascal_case)

@@ -9,18 +9,22 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from toolscript.configuration.env_files import VARIABLE_NAME, parse_env_file
 from toolscript.configuration.jsonc import JsoncError, JsoncNode, parse_jsonc
 from toolscript.configuration.profiles import ProfileReader
 from toolscript.domain.errors import Invalid
 from toolscript.domain.profiles import Profile
-from toolscript.domain.servers import MAX_IDLE_MINUTES, OAuthSpec, ServerSpec, ServerStart, Transport
-from toolscript.domain.spelling import find_nearest
+from toolscript.domain.servers import MAX_IDLE_MINUTES, OAuthSpec, ServerSpec, ServerStart, Transport, TrustPolicy
+from toolscript.domain.spelling import find_nearest, suggest
+
+Choice = TypeVar("Choice", bound=StrEnum)
 
 FILE_NAME = ".toolscript.json"
 MAX_FILE_BYTES = 5_000_000
@@ -34,7 +38,7 @@ _URL_KEYS = ("httpUrl", "url", "serverUrl")
 # Other clients have more keys, which are ignored unless they look like a misspelling of one of these.
 _ENTRY_KEYS = (
     *("command", "args", "env", "envFile", "cwd", *_URL_KEYS, "headers"),
-    *("type", "transport", "disabled", "enabled", "includeTools", "excludeTools", "start", "idleMinutes"),
+    *("type", "transport", "disabled", "enabled", "includeTools", "excludeTools", "start", "idleMinutes", "trust"),
     *("oauth", "auth"),  # the second is another client's, and left alone
 )
 _OAUTH_KEYS = ("clientId", "clientSecret", "scopes", "redirectPort", "callbackPort", "perUser")
@@ -52,7 +56,6 @@ _NAME_RULE = (
     'invalid server name: use 1 to 64 characters without "__", "/", "," and control characters, and without spaces '
     'at the ends or "_" at the end'
 )
-_VARIABLE_NAME = r"[^=\x00-\x1f\x7f]+"
 _HEADER_NAME = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _ANYTHING = r"(?s:.*)"
 _HEADER_VALUE = r"[\t\x20-\x7e]*"
@@ -278,7 +281,8 @@ class _ServerEntry:
             transport,
             include_tools=self._read_list("includeTools") if self._get("includeTools") else None,
             exclude_tools=self._read_list("excludeTools"),
-            start=self._read_start(),
+            trust=self._read_choice("trust", TrustPolicy, '"open", "changed" or "all"'),
+            start=self._read_choice("start", ServerStart, '"eager" (with the gateway) or "lazy" (with the first call)'),
             idle_minutes=self._read_idle_minutes(),
         )
         if transport is Transport.STDIO:
@@ -304,13 +308,14 @@ class _ServerEntry:
             self.source.report(node, f"must be true or false, not {_describe_kind(node)}")
         return bool(node.value)
 
-    def _read_start(self) -> ServerStart | None:
-        node = self._get("start")
-        if node is None:
+    def _read_choice(self, name: str, kind: type[Choice], allowed: str) -> Choice | None:
+        node = self._get(name)
+        if node is None or (name == "trust" and isinstance(node.value, bool)):  # another client's key
             return None
-        if node.value in list(ServerStart):
-            return ServerStart(node.value)
-        self.source.report(node, 'must be "eager" (with the gateway) or "lazy" (with the first call)')
+        if node.value in list(kind):
+            return kind(node.value)
+        hint = suggest(node.value, kind) if isinstance(node.value, str) else ""
+        self.source.report(node, f"must be {allowed}{hint}")
         return None
 
     def _read_idle_minutes(self) -> float | None:
@@ -429,10 +434,10 @@ class _ServerEntry:
         if file:
             self.source.env_files.append(file)
             try:
-                env.update(_parse_env_file(read_text(file) or ""))
+                env.update(parse_env_file(read_text(file) or ""))
             except ValueError as error:
                 self.source.report(self.members["envFile"], f"{file}: {error}")
-        return env | self._read_mapping("env", _VARIABLE_NAME, _ANYTHING)
+        return env | self._read_mapping("env", VARIABLE_NAME, _ANYTHING)
 
     def _read_mapping(self, name: str, names: str, values: str) -> dict[str, str]:
         node = self._get(name)
@@ -479,17 +484,6 @@ def read_text(file: Path) -> str | None:
     if "\0" in text:
         raise ValueError("contains NUL characters")
     return text
-
-
-def _parse_env_file(text: str) -> Iterator[tuple[str, str]]:
-    """Yields the NAME=value lines, without quotes around a value and without a comment after it."""
-    for line in text.split("\n"):
-        name, equals, value = (part.strip() for part in line.partition("="))
-        name, quote = name.removeprefix("export ").strip(), value[:1]
-        if not equals or name.startswith("#") or not re.fullmatch(_VARIABLE_NAME, name):
-            continue
-        end = value.find(quote, 1) if quote in {"'", '"'} else -1
-        yield name, value[1:end] if end > 0 else value.partition(" #")[0].rstrip()
 
 
 def _expand_home(path: str, home: Path) -> str:

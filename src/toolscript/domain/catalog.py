@@ -37,6 +37,8 @@ class Item:
     annotations: Schema | None = None
     definition: Schema | None = None
     """A prompt or resource as the server lists it: the native lists pass it on, with what no other field has."""
+    quarantine: str = ""
+    """Why it must not be used until a person approves it; empty if it may. No server states this."""
 
     @property
     def id(self) -> str:
@@ -47,7 +49,7 @@ class Item:
 
     @property
     def digest(self) -> str:
-        """A hash of everything that the server states about the item."""
+        """A hash of everything that the server states about the item, and of its quarantine."""
         return _hash([self.server, *self._content])
 
     @property
@@ -59,7 +61,8 @@ class Item:
     def _content(self) -> list[Any]:
         texts = [self.type.value, self.name, self.title, self.description]
         parts = [*texts, self.input_schema, self.output_schema, self.annotations]
-        return parts if self.definition is None else [*parts, self.definition]
+        parts += [] if self.definition is None else [self.definition]
+        return [*parts, {"quarantine": self.quarantine}] if self.quarantine else parts
 
     @property
     def listed_name(self) -> str:

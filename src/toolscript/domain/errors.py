@@ -71,6 +71,12 @@ class Forbidden(ToolscriptError):
     code = "FORBIDDEN"
 
 
+class Quarantined(ToolscriptError):
+    """The definition of a tool is in quarantine: it can be found, and not used until a person approves it."""
+
+    code = "QUARANTINED"
+
+
 class RateLimited(ToolscriptError):
     """The caller sent too many requests."""
 

@@ -23,6 +23,17 @@ class Transport(StrEnum):
     SSE = "sse"
 
 
+class TrustPolicy(StrEnum):
+    """Which definitions of a server are put in quarantine."""
+
+    OPEN = "open"
+    """None."""
+    CHANGED = "changed"
+    """Those that changed since they were approved, and those whose text addresses the model."""
+    ALL = "all"
+    """The same, and every new one of a server that is known already."""
+
+
 class ServerStart(StrEnum):
     """When a server is started."""
 
@@ -65,6 +76,8 @@ class ServerSpec:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     include_tools: tuple[str, ...] | None = None
     exclude_tools: tuple[str, ...] = ()
+    trust: TrustPolicy | None = None
+    """Which of its definitions go into quarantine; None if the entry does not say."""
     start: ServerStart | None = None
     """None if the entry does not say: eager."""
     idle_minutes: float | None = None
@@ -88,6 +101,7 @@ class ServerSpec:
         """A hash that changes when the server might offer other tools. Does not depend on its environment or headers,
         nor on when it is started and stopped."""
         parts = [self.transport, self.command, self.args, self.cwd, self.url, self.include_tools, self.exclude_tools]
+        parts += [] if self.trust is None else [self.trust]  # the listing decides what goes into quarantine
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
     @property

@@ -21,6 +21,7 @@ from toolscript.domain.catalog import (
 from toolscript.domain.documents import Document, StoredDocument
 from toolscript.domain.feedback import Step, Success
 from toolscript.domain.knowledge import Chunk, Extraction, KnowledgeRecords, Source
+from toolscript.domain.quarantine import Pin
 from toolscript.domain.search import TermCounts, Vector
 
 Ids = Several[str] | None
@@ -185,6 +186,33 @@ class SkillStore(Protocol):
         """Records a person's decision about a pending suggestion. With `into`, its item goes into that existing skill
         (an id) or new skill. Raises NotFound for an unknown suggestion or skill, Conflict for a suggestion that is not
         pending or a skill id that is taken."""
+
+
+class PinStore(Protocol):
+    """The approved definitions of items, and those in quarantine, in the database of the items.
+
+    >>> import asyncio
+    >>> from toolscript.adapters.sql.database import Database
+    >>> from toolscript.adapters.sql.pins import SqlPins
+    >>> async def pin():
+    ...     database, item = Database("sqlite://"), Item("files", "read", "Reads a file")
+    ...     store = SqlPins(database)
+    ...     await store.save_pins([Pin(item.id, item.server, approved=item)])
+    ...     digests = await store.get_approved_digests(["files"])
+    ...     await database.close()
+    ...     return digests == {"files__read": item.digest}
+    >>> asyncio.run(pin())
+    True
+    """
+
+    async def get_approved_digests(self, servers: Several[str]) -> dict[str, str]:
+        """The digests of the approved definitions of these servers' items, by id; empty for an item in quarantine."""
+
+    async def get_pins(self, item_ids: Ids = None, *, only_quarantined: bool = False) -> list[Pin]:
+        """The pins of these items, ordered by id."""
+
+    async def save_pins(self, pins: Sequence[Pin]) -> None:
+        """Adds or replaces pins."""
 
 
 class FeedbackStore(Protocol):

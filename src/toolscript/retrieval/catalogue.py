@@ -33,10 +33,12 @@ class ItemFacts:
     subjects: Subjects
     schemas: Schemas
     definition: Schema | None = None
+    quarantine: str = ""
 
     def to_item(self) -> Item:
         """The item that the facts are about."""
-        return Item(self.server, self.name, self.description, self.type, self.title, *self.schemas, self.definition)
+        about = self.server, self.name, self.description, self.type, self.title
+        return Item(*about, *self.schemas, self.definition, self.quarantine)
 
 
 def build_facts(stored: StoredItem, digest: str, capabilities: Capabilities) -> ItemFacts:
@@ -56,6 +58,7 @@ def build_facts(stored: StoredItem, digest: str, capabilities: Capabilities) -> 
         subjects=capabilities.of_tool(name, server, description),
         schemas=(item.input_schema, item.output_schema, item.annotations),
         definition=item.definition,
+        quarantine=item.quarantine,
     )
 
 

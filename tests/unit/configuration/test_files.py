@@ -408,6 +408,9 @@ def test_a_variable_that_cannot_be_resolved_is_named(place: ConfigurationFolders
             ['start: must be "eager" (with the gateway) or "lazy" (with'],
         ),
         ({"command": "x", "start": ["lazy"]}, ['start: must be "eager"']),
+        ({"command": "x", "trust": "chnaged"}, ['trust: must be "open", "changed" or "all"; did you mean "changed"?']),
+        ({"command": "x", "trust": ["all"]}, ['trust: must be "open", "changed" or "all"']),
+        ({"command": "x", "trsut": "all"}, ['trsut: unknown key, did you mean "trust"?']),
         (
             {"command": "x", "idleMinutes": -1},
             ["idleMinutes: must be a number of minutes from 0 (never stop it)"],
@@ -460,10 +463,18 @@ def test_an_entry_says_when_its_server_runs(
     assert spec.digest == place.spec(command="x").digest
 
 
+@pytest.mark.req("G-15")
+def test_an_entry_says_which_definitions_of_its_server_are_trusted(place: ConfigurationFolders) -> None:
+    assert place.spec(command="x").trust is None
+    assert place.spec(command="x", trust="all").trust == "all"
+    assert place.spec(command="x", trust="all").digest != place.spec(command="x").digest
+    assert place.spec(command="x", trust=True).trust is None  # another client: whether it asks before calls
+
+
 @pytest.mark.req("G-01")
 def test_keys_of_other_clients_are_ignored(place: ConfigurationFolders) -> None:
     keys = (
-        "alwaysAllow autoApprove timeout description tools gallery version dev sandbox oauth trust authProviderType "
+        "alwaysAllow autoApprove timeout description tools gallery version dev sandbox oauth authProviderType "
         "transportType disabledTools enabledTools name id tags note comment headersHelper auth icon startup_timeout_sec"
     ).split()
     assert place.spec(command="x", **dict.fromkeys(keys, "anything")).command == "x"

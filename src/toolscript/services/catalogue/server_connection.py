@@ -377,7 +377,9 @@ class ServerConnection:
     async def _sync_items(self, items: Sequence[Item]) -> SyncReport:
         if self._sync is None:
             return SyncReport()
-        return await self._sync.run(items, servers=[self.spec.name], progress=self._show_progress)
+        return await self._sync.run(
+            items, servers=[self.spec.name], policy=self.spec.trust, progress=self._show_progress
+        )
 
     def _require_current(self, server: ToolServer) -> None:
         if self._server is not server:

@@ -13,17 +13,20 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 
 from toolscript.domain.catalog import Item, ItemFingerprint
+from toolscript.domain.servers import TrustPolicy
 from toolscript.ports.indexes import VectorCache, VectorIndex
 from toolscript.ports.models import Classifier, Embedder
-from toolscript.ports.stores import CatalogueVersion, FeedbackStore, ItemStore, SkillStore
+from toolscript.ports.stores import CatalogueVersion, FeedbackStore, ItemStore, PinStore, SkillStore
 from toolscript.retrieval.text.item_text import item_frequencies
 from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.indexing import CatalogueIndex, IndexPass, SyncReport
 from toolscript.services.catalogue.learning import Learning
+from toolscript.services.catalogue.quarantine_review import QuarantineReview
 from toolscript.services.catalogue.refinement import INTERVAL_SECONDS, Refinement
 from toolscript.services.catalogue.snapshot import Change
 from toolscript.services.catalogue.tool_steps import ToolSteps
 from toolscript.services.support.concurrency import Progress
+from toolscript.services.trust.screening import Screening
 
 # The number of items of each type, by server.
 ItemCounts = Mapping[str, Mapping[str, int]]
@@ -50,17 +53,20 @@ class Sync:
         configuration: str = "",
         feedback: FeedbackStore | None = None,
         learns: bool = True,
+        screening: Screening | None = None,
     ) -> None:
         """`classifier` classifies every new item; `refiner` classifies it again in the background, at most every
         `refine_every` seconds. `on_change` is called after every write that may change search results; `version` is
         increased after every pass over the index, where other processes search it too. `configuration` identifies the
-        configuration that names the servers. Unless `learns`, steps that `feedback` has are not applied."""
+        configuration that names the servers. Unless `learns`, steps that `feedback` has are not applied.
+        `screening` decides which definitions go into quarantine; without it none does."""
         self._item_store = item_store
         steps = ToolSteps(feedback, embedder.model if embedder else "", is_on=learns)
         self._index = CatalogueIndex(
             item_store, skill_store, index, embedder, cache, classifier, on_change, version, steps
         )
         self._configuration, self._is_shared = configuration, version is not None
+        self._screening = screening
         self._lock = asyncio.Lock()
         self.refinement = Refinement(
             item_store, skill_store, self._index, refiner, lock=self._lock, interval=refine_every
@@ -71,6 +77,10 @@ class Sync:
     def embedded(self) -> int:
         """The number of texts embedded so far."""
         return self._index.embedded
+
+    def open_review(self, pins: PinStore) -> QuarantineReview:
+        """The review of what is in quarantine in this catalogue. Its decisions and syncs wait for each other."""
+        return QuarantineReview(pins, self._item_store, self._index, lock=self._lock)
 
     async def configure(self, servers: Collection[str], *, progress: Progress | None = None) -> ItemCounts:
         """Makes these the servers of the configuration, and returns how many items of each type the catalogue has of
@@ -125,17 +135,20 @@ class Sync:
         items: Sequence[Item],
         *,
         servers: Collection[str] | None = None,
+        policy: TrustPolicy | None = None,
         progress: Progress | None = None,
     ) -> SyncReport:
         """Makes the catalogue of these servers (None: of all) exactly these items.
 
-        The last of several items with the same id counts. Items that are no longer offered become inactive.
+        The last of several items with the same id counts. Items that are no longer offered become inactive. `policy`
+        says which of them go into quarantine; None: that of the settings.
         """
         async with self._lock:
             if servers is None:
                 self._index.servers = frozenset(item.server for item in items)
-            offered = {item.id: item for item in items}
             stored = {item.id: item for item in await self._item_store.get_fingerprints(servers)}
+            shown = await self._screening.screen(items, stored, policy) if self._screening else items
+            offered = {item.id: item for item in shown}
             added = [item for item in offered.values() if item.id not in stored]
             changed = [item for item in offered.values() if item.id in stored and _has_changed(stored[item.id], item)]
             vanished = [item.id for item in stored.values() if item.is_active and item.id not in offered]

@@ -75,6 +75,7 @@ class ToolDraft:
             "is_active": self.stored.is_active,
             "fingerprint": compute_fingerprint(self.model, self.stored.number, item.digest, assignments, stamp),
             "vector_of": describe_vector(self.model, item.digest, stamp),
+            **({"quarantine": item.quarantine} if item.quarantine else {}),
         }
         terms = document_terms(item_frequencies(item), ITEM_AVERAGE_LENGTH)
         vector = self.step.vector if self.step else vectors.get(self.source)

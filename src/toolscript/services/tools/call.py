@@ -19,6 +19,7 @@ from toolscript.domain.errors import (
     ToolscriptError,
     Unavailable,
 )
+from toolscript.domain.quarantine import require_released
 from toolscript.domain.search import SearchReport, no_span
 from toolscript.domain.servers import NO_RELAY, CallRelay, CallResult
 from toolscript.ports.observability import EventSink
@@ -86,8 +87,8 @@ class CallTool:
     ) -> CallResult:
         """The tool's result, within that many seconds.
 
-        Raises NotFound, InvalidArguments (naming the field), ToolFailed with the tool's own result, UpstreamFailed with
-        the server's own message, TimedOut, or Unavailable.
+        Raises NotFound, Quarantined, InvalidArguments (naming the field), ToolFailed with the tool's own result,
+        UpstreamFailed with the server's own message, TimedOut, or Unavailable.
         """
         event = {"tool": item_id[:MAX_NAME], "server": "", "arguments": "", "arguments_checked": True, "bytes": 0}
         record = partial(record_event, self._events)
@@ -96,6 +97,7 @@ class CallTool:
             async with limit.run():
                 item = await self.describe(item_id)
             event |= {"tool": item.id, "server": item.server}
+            require_released(item)
             if not isinstance(arguments, Mapping):
                 raise InvalidArguments(
                     f"the arguments of {item_id} must be a JSON object", details={"field": "", "allowed": "an object"}

@@ -38,6 +38,8 @@ class ToolHit:
     reason: str
     need: str | None = None
     """The part of a request with several needs that it serves."""
+    quarantine: str = ""
+    """Why it cannot be called; empty if it can."""
     variants: tuple[str, ...] = ()
     """Tools of other servers with the same definition, in the order of the configuration."""
 
@@ -139,6 +141,7 @@ def _build_hit(
         confidence=confidence,
         reason=explain(evidence(item_id, shared)),
         need=need,
+        quarantine=facts.quarantine,
     )
 
 

@@ -23,6 +23,7 @@ from toolscript.domain.native_names import (
     wrap_block,
     wrap_uri,
 )
+from toolscript.domain.quarantine import require_released
 from toolscript.domain.search import SearchReport
 from toolscript.domain.servers import CallRelay
 from toolscript.ports.observability import EventSink
@@ -80,7 +81,7 @@ class NativeItems:
         entries: list[tuple[str, dict[str, Any]]] = []
         for item_id in wanted:
             item = facts.items[item_id].to_item()
-            if _find_list(item) is kind and await self._is_offered(item):
+            if _find_list(item) is kind and not item.quarantine and await self._is_offered(item):
                 entries.append((item_id, _build_entry(item)))
             if len(entries) > PAGE_SIZE:
                 return NativePage([entry for _, entry in entries[:-1]], entries[-2][0])
@@ -116,23 +117,22 @@ class NativeItems:
         return await self._complete(item, {**params, "ref": {"type": "ref/resource", "uri": own}}, user)
 
     async def find_prompt(self, name: str) -> Item:
-        """The prompt of that name on our server. Raises NotFound."""
+        """The prompt of that name on our server. Raises NotFound and Quarantined."""
         server, own = split_name(name)
         facts = await self._snapshots.current().facts()
         found = facts.items.get(Item(server, own, type=ItemType.PROMPT).id)
         item = found.to_item() if found else None
         if item is None or not await self._is_offered(item):
             raise NotFound(f"no such prompt: {name!r}: prompts/list names those that exist", details={"name": name})
+        require_released(item)
         return item
 
     async def find_resource(self, uri: str) -> Item:
         """The resource at a URI of our server: one that is listed, that a template gives, or, where neither the
         configuration nor a profile excludes anything, any of a server: servers link to resources that they do not
-        list. Raises NotFound."""
+        list. Raises NotFound and Quarantined."""
         server, own = unwrap_uri(uri) or ("", "")
         unlisted = Item(server, own, type=ItemType.RESOURCE, annotations={"uri": own})
-        if self._gateway.offers_everything(server) and self._visibility.profile is None:
-            return unlisted
         facts = await self._snapshots.current().facts()
         for each in facts.items.values():
             if each.type is ItemType.RESOURCE and each.server == server:
@@ -141,7 +141,10 @@ class NativeItems:
                 template = str(about.get("uriTemplate", ""))
                 is_named = own in {about.get("uri"), template} or matches_template(template, own)
                 if is_named and await self._is_offered(item):
+                    require_released(item)
                     return replace(item, annotations={"uri": own})
+        if self._gateway.offers_everything(server) and self._visibility.profile is None:
+            return unlisted
         raise NotFound(
             f"no such resource: {uri!r}: resources/list and resources/templates/list name those that exist",
             details={"uri": uri},

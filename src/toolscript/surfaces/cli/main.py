@@ -27,6 +27,7 @@ EXIT_CODES: dict[type[ToolscriptError], int] = {
     errors.TimedOut: 5,
     errors.Unauthorized: 6,
     errors.Forbidden: 6,
+    errors.Quarantined: 6,
     errors.Conflict: 7,
 }
 # Where each command is. Only the one that runs is imported, which takes 40 ms less than all of them.
@@ -48,6 +49,7 @@ COMMANDS = {
     "login": "commands.login:login",
     "logout": "commands.login:logout",
     "mcp": "commands.mcp:mcp",
+    "quarantine": "trust.quarantine:quarantine",
     "search": "commands.search:search",
     "setup": "setup.command:setup",
     "skills": "commands.skills:skills",

@@ -26,6 +26,7 @@ from toolscript.surfaces.http.routers import (
     feedback,
     hierarchical,
     knowledge,
+    quarantine,
     skills,
     states,
     tools,
@@ -44,6 +45,7 @@ ROUTERS = (
     skills.router,
     feedback.router,
     calls.router,
+    quarantine.router,
     tools.clients_router,
 )
 ROUTES = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]

@@ -28,6 +28,7 @@ STATUSES: dict[type[ToolscriptError], int] = {
     errors.NotFound: 404,
     errors.MethodNotAllowed: 405,
     errors.Conflict: 409,
+    errors.Quarantined: 409,
     errors.RateLimited: 429,
     errors.UpstreamFailed: 502,
     errors.Unavailable: 503,

@@ -29,8 +29,8 @@ def build_hierarchical_response(
 def build_tool_hit(
     tool: HierarchicalHit, *, with_schemas: bool, is_asleep: Callable[[str], bool] = lambda _: False
 ) -> dict[str, Any]:
-    """Builds one tool of the response. It has `variants` if other servers have it too, and `server_state` if
-    its server is asleep."""
+    """Builds one tool of the response. It has `variants` if other servers have it too, `server_state` if its server is
+    asleep, and `quarantined` if it cannot be called."""
     payload = tool.payload
     hit: dict[str, Any] = {
         "id": tool.id,
@@ -46,6 +46,8 @@ def build_tool_hit(
         hit["variants"] = list(tool.variants)
     if is_asleep(get_server(tool.id)):
         hit["server_state"] = ASLEEP
+    if payload.get("quarantine"):
+        hit["quarantined"] = payload["quarantine"]
     if with_schemas:
         hit["input_schema"] = tool.input_schema
         hit["output_schema"] = tool.output_schema

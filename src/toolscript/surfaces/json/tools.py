@@ -22,8 +22,8 @@ ASLEEP = "asleep"
 
 def build_search_response(results: ToolResults, is_asleep: Callable[[str], bool] = lambda _: False) -> dict[str, Any]:
     """Builds the response of `GET /search` and `toolscript search --json`. It has `degraded` if a part failed, `for` in
-    each result if the request has several needs, `variants` in those that other servers have too, and `serverState` in
-    those of servers that are asleep."""
+    each result if the request has several needs, `variants` in those that other servers have too, `serverState` in
+    those of servers that are asleep, and `quarantined` with the reason in those that cannot be called."""
     degraded = {"degraded": list(results.report.degraded)} if results.report.degraded else {}
     return {
         "query": results.query,
@@ -38,6 +38,7 @@ def build_search_response(results: ToolResults, is_asleep: Callable[[str], bool]
                 **({"for": hit.need} if hit.need else {}),
                 **({"variants": list(hit.variants)} if hit.variants else {}),
                 **({"serverState": ASLEEP} if is_asleep(hit.server) else {}),
+                **({"quarantined": hit.quarantine} if hit.quarantine else {}),
             }
             for hit in results.hits
         ],
@@ -129,4 +130,5 @@ def _build_summary(item: Item) -> dict[str, Any]:
         "type": item.type.value,
         "description": item.description,
         "signature": format_signature(item),
+        **({"quarantined": item.quarantine} if item.quarantine else {}),
     }

@@ -133,8 +133,8 @@ async def _refuse_skill(app: App, skill_id: str) -> None:
 
 
 async def _format_results(app: App, notes: Sequence[str], hits: Sequence[_ResultLine]) -> str:
-    """The notes, then for each hit: id, score, note and whether its server is asleep; signature; description; the need
-    that it serves; its variants."""
+    """The notes, then for each hit: id, score, note and whether its server is asleep; signature, or why it cannot be
+    called; description; the need that it serves; its variants."""
     items = await app.list_tools.by_id([hit.id for hit in hits])
     # Some 50 ms for each of the worst schemas.
     signatures = await asyncio.to_thread(lambda: {each: format_signature(item) for each, item in items.items()})
@@ -142,7 +142,9 @@ async def _format_results(app: App, notes: Sequence[str], hits: Sequence[_Result
     for hit in hits:
         asleep = "  (asleep)" if app.gateway.is_asleep(get_server(hit.id)) else ""
         lines.append(f"{hit.id}  {hit.score:.2f}  {hit.note}{asleep}")
-        if hit.id in signatures:
+        if hit.id in items and items[hit.id].quarantine:
+            lines.append(f"  quarantined, cannot be called: {items[hit.id].quarantine}")
+        elif hit.id in signatures:
             lines.append(f"  {shorten(signatures[hit.id], MAX_SIGNATURE_LENGTH)}")
         if hit.description:
             lines.append(f"  {shorten(hit.description, MAX_DESCRIPTION_LENGTH)}")

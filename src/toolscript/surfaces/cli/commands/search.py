@@ -144,7 +144,9 @@ def show(answer: Answer) -> None:
     states = {"Server": _get_state} if any(map(_get_state, records)) else {}
     variants = {"Same tool": lambda record: ", ".join(record.get("variants", ()))}
     variants = variants if any("variants" in record for record in records) else {}
-    print_table({**columns, **needs, **states, **variants}, records, empty)
+    marks = {"Quarantined": lambda record: record.get("quarantined", "")}
+    marks = marks if any("quarantined" in record for record in records) else {}
+    print_table({**columns, **needs, **states, **variants, **marks}, records, empty)
     for word in answer.get("metadata", answer).get("degraded", ()):
         note = DEGRADED.get(word, f"incomplete results: {word} failed")
         if word == "embedder" and "results" in answer:

@@ -107,7 +107,9 @@ def list_tools(filter_: str | None, refresh: bool) -> None:
 
     def show(answer: Mapping[str, Any]) -> None:
         for tool in answer["tools"]:
-            click.echo(f"{click.style(printable(tool['toolId']), fg='cyan')}  {printable(tool['signature'])}")
+            mark = click.style("  quarantined: ", fg="red") if "quarantined" in tool else ""
+            text = f"{printable(tool['signature'])}{mark}{printable(tool.get('quarantined', ''))}"
+            click.echo(f"{click.style(printable(tool['toolId']), fg='cyan')}  {text}")
         if not answer["tools"]:
             click.echo("No tools" + (f" match {filter_}" if filter_ else ""), err=True)
 
@@ -160,9 +162,13 @@ async def _check_names(session: CommandSession, filter_: str | None) -> None:
     async def list_names(filter_: str | None) -> set[str]:
         async def local(app: App) -> dict[str, Any]:
             found = await app.list_tools.matching(filter_)
-            return {"tools": [{"toolId": item.id, "serverName": item.server} for item in found]}
+            return {
+                "tools": [{"toolId": i.id, "serverName": i.server, "quarantined": i.quarantine} for i in found],
+            }
 
         tools = (await session.request("/tools", local, filter=filter_))["tools"]
+        if quarantined := [tool["toolId"] for tool in tools if tool.get("quarantined")]:
+            print_note(f"left out, because they are in quarantine: {', '.join(quarantined)}")
         return {name for tool in tools for name in (tool["toolId"], tool["serverName"])}
 
     entries = dict.fromkeys(entry.strip() for entry in (filter_ or "").split(",") if entry.strip())

@@ -11,7 +11,7 @@ from toolscript.domain.search import SearchPart
 from toolscript.domain.servers import ServerState
 from toolscript.services.tools.hierarchical_search import Strategy
 from toolscript.surfaces.http.schemas.models import DEGRADED, RequestModel, ResponseModel
-from toolscript.surfaces.http.schemas.tools import SERVER_STATE, VARIANTS
+from toolscript.surfaces.http.schemas.tools import QUARANTINED, SERVER_STATE, VARIANTS
 
 QUERY = "What the tool should do, in plain words."
 ITEM_TYPE = "Only tools, prompts or resources. Default: all."
@@ -60,6 +60,7 @@ class FoundToolResponse(ResponseModel):
     primary_skill_id: str | None
     variants: list[str] = Field(default_factory=list, description=VARIANTS)
     server_state: Literal[ServerState.ASLEEP] | None = Field(default=None, description=SERVER_STATE)
+    quarantined: str | None = Field(default=None, description=QUARANTINED)
     input_schema: dict[str, Any] | None = None
     output_schema: dict[str, Any] | None = None
     annotations: dict[str, Any] | None = None

@@ -68,6 +68,7 @@ class ServerListResponse(CamelResponseModel):
 
 
 SERVER_STATE = "`asleep`: its server is not running, and the first call waits until it has started. Otherwise left out."
+QUARANTINED = "Why it is in quarantine and cannot be called. Left out if it can."
 
 
 VARIANTS = (
@@ -92,6 +93,7 @@ class ToolHitResponse(CamelResponseModel):
     )
     variants: list[str] = Field(default_factory=list, description=VARIANTS)
     server_state: Literal[ServerState.ASLEEP] | None = Field(default=None, description=SERVER_STATE)
+    quarantined: str | None = Field(default=None, description=QUARANTINED)
 
 
 class ToolSearchResponse(CamelResponseModel):
@@ -131,6 +133,7 @@ class ToolSummaryResponse(CamelResponseModel):
     type: ItemType
     description: str
     signature: str
+    quarantined: str | None = Field(default=None, description=QUARANTINED)
 
 
 class ToolListResponse(CamelResponseModel):

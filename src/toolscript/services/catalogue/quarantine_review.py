@@ -1,0 +1,91 @@
+"""What a person decides about definitions in quarantine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from toolscript.domain.errors import Conflict, NotFound
+from toolscript.domain.quarantine import Pin, QuarantineState
+from toolscript.ports.stores import ItemStore, PinStore
+from toolscript.retrieval.text.item_text import item_frequencies
+from toolscript.retrieval.text.words import replace_unencodable
+from toolscript.services.catalogue.indexing import CatalogueIndex, IndexPass
+from toolscript.services.catalogue.snapshot import Change
+
+
+class QuarantineReview:
+    """Lists, approves and rejects definitions in quarantine."""
+
+    def __init__(self, pins: PinStore, item_store: ItemStore, index: CatalogueIndex, *, lock: asyncio.Lock) -> None:
+        """`lock` is held while a sync runs, and while a decision is written."""
+        self._pins = pins
+        self._item_store = item_store
+        self._index = index
+        self._lock = lock
+
+    async def list_waiting(self, server: str | None = None) -> list[Pin]:
+        """The items in quarantine, also those that a person has rejected, ordered by id."""
+        found = await self._pins.get_pins(only_quarantined=True)
+        return [pin for pin in found if server is None or pin.server == server]
+
+    async def get(self, item_id: str) -> Pin:
+        """The item in quarantine. Raises NotFound."""
+        return (await self._find([item_id]))[0]
+
+    async def approve(self, item_ids: Sequence[str], *, digest: str | None = None) -> list[Pin]:
+        """Makes the offered definitions of these items the approved ones, and returns what was in quarantine. With
+        `digest`, only if that is still what is offered. Raises NotFound, naming all that are not in quarantine, and
+        Conflict for another digest; then nothing is approved."""
+        async with self._lock:
+            pins = await self._find(item_ids)
+            _require_digest(pins, digest)
+            await self._save([Pin(pin.item_id, pin.server, approved=pin.offered) for pin in pins])
+        return pins
+
+    async def reject(self, item_ids: Sequence[str], *, digest: str | None = None) -> list[Pin]:
+        """Keeps the offered definitions of these items in quarantine under every policy. Raises as `approve` does."""
+        async with self._lock:
+            pins = await self._find(item_ids)
+            _require_digest(pins, digest)
+            await self._save([replace(pin, state=QuarantineState.REJECTED) for pin in pins])
+        return pins
+
+    async def _find(self, item_ids: Sequence[str]) -> list[Pin]:
+        ids = list(dict.fromkeys(map(replace_unencodable, item_ids)))
+        found = {pin.item_id: pin for pin in await self._pins.get_pins(ids, only_quarantined=True)}
+        missing = [item_id for item_id in ids if item_id not in found]
+        if missing:
+            raise NotFound(
+                f"not in quarantine: {', '.join(missing)}; `toolscript quarantine` lists what is",
+                details={"tools": missing},
+            )
+        return [found[item_id] for item_id in ids]
+
+    async def _save(self, pins: Collection[Pin]) -> None:
+        """Saves the pins, and shows their items accordingly, those that their servers still offer."""
+        await self._pins.save_pins([*pins])
+        states = await self._item_store.get_fingerprints(item_ids=[pin.item_id for pin in pins])
+        active = {state.id for state in states if state.is_active}
+        shown = {pin.item_id: pin.shown for pin in pins if pin.item_id in active}
+        items = [item for item in shown.values() if item]
+        if not items:
+            return
+        # An approved name has its invisible characters again: the id without them ends.
+        renamed = [item_id for item_id, item in shown.items() if item and item.id != item_id]
+        await self._item_store.save_items([(item, frozenset(item_frequencies(item))) for item in items])
+        if renamed:
+            await self._item_store.deactivate(renamed)
+        self._index.on_change(Change.ITEMS)
+        ids = [*{*active, *(item.id for item in items)}]
+        work = IndexPass(await self._index.find_points_by_id(ids), await self._index.read_skills())
+        await self._index.update(await self._item_store.get_fingerprints(item_ids=ids), work)
+
+
+def _require_digest(pins: Sequence[Pin], digest: str | None) -> None:
+    for pin in pins:
+        if digest is not None and pin.offered and pin.offered.digest != digest:
+            raise Conflict(
+                f"{pin.item_id} has another definition by now: look at it again", details={"digest": pin.offered.digest}
+            )

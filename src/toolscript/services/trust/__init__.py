@@ -1,0 +1,1 @@
+"""Which definitions of servers are trusted: what is approved, what has changed, what is suspicious."""

@@ -1,0 +1,114 @@
+"""Compares what servers offer with what is approved, and decides which definitions go into quarantine.
+
+The first definition of an item is approved as it is, unless its text is suspicious: there is nothing to compare it
+with. Everything that the catalogue has from before this existed counts as approved."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+
+from toolscript.domain.catalog import Item
+from toolscript.domain.quarantine import (
+    Pin,
+    QuarantineCause,
+    QuarantineState,
+    find_changes,
+    get_pin_id,
+    list_fields,
+)
+from toolscript.domain.servers import TrustPolicy
+from toolscript.ports.stores import ItemStore, PinStore
+from toolscript.services.trust.scanner import Scanner, load_scanner
+
+log = logging.getLogger(__name__)
+
+
+class Screening:
+    """Decides about every definition that servers offer."""
+
+    def __init__(
+        self,
+        pins: PinStore,
+        item_store: ItemStore,
+        *,
+        policy: TrustPolicy = TrustPolicy.CHANGED,
+        scanner: Scanner | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`policy` is that of servers whose configuration has none. Without a `scanner`, that of the package."""
+        self._pins = pins
+        self._item_store = item_store
+        self._policy = policy
+        self._scanner = scanner
+        self._clock = clock
+
+    async def screen(
+        self, items: Sequence[Item], existing: Collection[str], policy: TrustPolicy | None = None
+    ) -> list[Item]:
+        """The items as the catalogue may show them: those in quarantine with their approved texts and the reason.
+        `existing` has the ids of all items that the catalogue has of these servers."""
+        servers = {item.server for item in items}
+        digests = await self._pins.get_approved_digests(servers)
+        unclear = {key: item for item in items if digests.get(key := get_pin_id(item)) != item.digest}
+        if not unclear:
+            return list(items)
+        pins = {pin.item_id: pin for pin in await self._pins.get_pins(unclear)}
+        unpinned = [item_id for item_id in unclear if item_id in existing and item_id not in pins]
+        for stored in await self._item_store.get_items(unpinned, active_only=False):
+            pins[stored.item.id] = Pin(stored.item.id, stored.item.server, approved=stored.item)
+        known = {key.partition("__")[0] for key in (*digests, *existing)}
+        decided = await asyncio.to_thread(  # some 2 ms for each definition
+            lambda: {
+                key: self._decide(item, pins.get(key), policy or self._policy, is_known=item.server in known)
+                for key, item in unclear.items()
+            }
+        )
+        changed = [pin for key, pin in decided.items() if pin != pins.get(key) or key in unpinned]
+        if changed:
+            await self._pins.save_pins(changed)
+        _report([pin for pin in changed if pin.offered])
+        shown = [decided.get(get_pin_id(item)) for item in items]
+        return [(pin.shown or item) if pin and pin.offered else item for item, pin in zip(items, shown, strict=True)]
+
+    def _decide(self, item: Item, pin: Pin | None, policy: TrustPolicy, *, is_known: bool) -> Pin:
+        approved, waiting = (pin.approved, pin.offered) if pin else (None, None)
+        new = Pin(get_pin_id(item), item.server, approved=item)
+        exact = policy is TrustPolicy.ALL
+        if pin and waiting and not find_changes(waiting, item, exact=exact) and _holds(pin, policy):
+            return pin
+        if policy is TrustPolicy.OPEN:
+            return new
+        changes = find_changes(approved, item, exact=exact) if approved else []
+        if approved and not changes:
+            return replace(new, approved=approved)
+        in_quarantine = replace(new, approved=approved, offered=item, since=self._clock())
+        if found := (self._scanner or load_scanner()).scan(item):
+            first = found[0]
+            reason = f"its {first.where.replace('_', ' ')} {first.reason}"
+            return replace(in_quarantine, cause=QuarantineCause.SUSPICIOUS, reason=reason, passage=first.passage)
+        if changes:
+            reason = f"its {list_fields(changes)} changed after it was approved"
+            return replace(in_quarantine, cause=QuarantineCause.CHANGED, reason=reason)
+        if pin and pin.cause is QuarantineCause.SUSPICIOUS:
+            reason = "an earlier definition of it was suspicious"
+            return replace(in_quarantine, cause=QuarantineCause.CHANGED, reason=reason)
+        if is_known and policy is TrustPolicy.ALL:
+            reason = f"it is new on {item.server}, a server that was known before"
+            return replace(in_quarantine, cause=QuarantineCause.NEW, reason=reason)
+        return new
+
+
+def _holds(pin: Pin, policy: TrustPolicy) -> bool:
+    """Whether a definition that is in quarantine stays there under this policy. What a person rejected does."""
+    if pin.state is QuarantineState.REJECTED:
+        return True
+    return policy is TrustPolicy.ALL or (policy is TrustPolicy.CHANGED and pin.cause is not QuarantineCause.NEW)
+
+
+def _report(pins: Sequence[Pin]) -> None:
+    for pin in pins:
+        log.warning("quarantined", extra={"tool": pin.item_id, "reason": pin.reason})

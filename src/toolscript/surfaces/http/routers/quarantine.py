@@ -1,0 +1,56 @@
+"""The quarantine over HTTP: see what is there and why, approve and reject it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+
+from toolscript.surfaces.http.dependencies import ADMIN, CurrentApp
+from toolscript.surfaces.http.openapi import errors
+from toolscript.surfaces.http.responses import JsonResponse
+from toolscript.surfaces.http.schemas import quarantine as schemas
+from toolscript.surfaces.http.schemas.models import ONE_LINE
+from toolscript.surfaces.json import quarantine as responses
+
+router = APIRouter(prefix="/api/v1/quarantine", tags=["quarantine"], dependencies=[ADMIN])
+
+ToolId = Annotated[str, Path(description=schemas.TOOL_ID, examples=["filesystem__read_file"])]
+ServerName = Annotated[str | None, Query(pattern=ONE_LINE, description="Only those of this server.")]
+
+
+@router.get("", summary="List the definitions in quarantine", response_model=schemas.QuarantineListResponse)
+async def list_quarantine(app: CurrentApp, server: ServerName = None) -> JsonResponse:
+    return JsonResponse(responses.build_quarantine_response(await app.quarantine.list_waiting(server)))
+
+
+@router.post(
+    "/approve",
+    summary="Approve definitions: their tools can be called",
+    response_model=schemas.DecisionResponse,
+    responses=errors(404, 409),
+)
+async def approve_definitions(app: CurrentApp, body: schemas.DecisionRequest) -> JsonResponse:
+    pins = await app.quarantine.approve(body.tool_ids, digest=body.digest)
+    return JsonResponse({"tool_ids": [pin.item_id for pin in pins]})
+
+
+@router.post(
+    "/reject",
+    summary="Reject definitions: they stay in quarantine under every policy",
+    response_model=schemas.DecisionResponse,
+    responses=errors(404, 409),
+)
+async def reject_definitions(app: CurrentApp, body: schemas.DecisionRequest) -> JsonResponse:
+    pins = await app.quarantine.reject(body.tool_ids, digest=body.digest)
+    return JsonResponse({"tool_ids": [pin.item_id for pin in pins]})
+
+
+@router.get(
+    "/{tool_id:path}",
+    summary="A definition in quarantine, and how it differs from the approved one",
+    response_model=schemas.QuarantineDetailResponse,
+    responses=errors(404),
+)
+async def get_quarantined(tool_id: ToolId, app: CurrentApp) -> JsonResponse:
+    return JsonResponse(responses.build_quarantined_response(await app.quarantine.get(tool_id)))
