@@ -23,14 +23,14 @@ CONNECT_TIMEOUT_SECONDS = 30.0
 async def open_remote_stream(
     url: str, headers: Mapping[str, str], wanted: ChangeFilter, *, trust_env: bool
 ) -> AsyncIterator[ChangeStream]:
-    """A stream of the gateway at that URL. It ends when the gateway ends it or is lost. Raises Unavailable when it
+    """A stream of the MCP endpoint at that URL. It ends when the gateway ends it or is lost. Raises Unavailable when it
     cannot be opened."""
     async with AsyncExitStack() as stack:
         timeout = httpx2.Timeout(CONNECT_TIMEOUT_SECONDS, read=None)
         http = httpx2.AsyncClient(headers=dict(headers), timeout=timeout, trust_env=trust_env)
         await stack.enter_async_context(http)
         try:
-            client = await stack.enter_async_context(Client(streamable_http_client(f"{url}/mcp", http_client=http)))
+            client = await stack.enter_async_context(Client(streamable_http_client(url, http_client=http)))
             subscription = await stack.enter_async_context(
                 client.listen(
                     prompts_list_changed=wanted.prompts,

@@ -146,7 +146,8 @@ class GatewayCalls:
         if self._own_app is not None:
             stream = self._own_app.native_changes.open(wanted)
         elif url is not None:
-            stream = open_remote_stream(url, self._build_credentials(), wanted, trust_env=uses_proxy(url))
+            endpoint = f"{url}{self._endpoint_path}"
+            stream = open_remote_stream(endpoint, self._build_credentials(), wanted, trust_env=uses_proxy(url))
         else:
             raise Unavailable(GATEWAY_GONE)
         async with stream as opened:
@@ -162,8 +163,9 @@ class GatewayCalls:
         return Principal(self._settings.tenant)
 
     @property
-    def _profile_path(self) -> str:
-        return "" if self._settings.profile == DEFAULT_PROFILE else f"/{quote(self._settings.profile, safe='')}"
+    def _endpoint_path(self) -> str:
+        profile = self._settings.profile
+        return "/mcp" if profile == DEFAULT_PROFILE else f"/mcp/{quote(profile, safe='')}"
 
     @property
     def _own_app(self) -> App | None:
@@ -246,7 +248,7 @@ class GatewayCalls:
             body = {"jsonrpc": "2.0", "id": 1, **message}
             async with (
                 httpx.AsyncClient(timeout=timeout_seconds, trust_env=uses_proxy(url)) as client,
-                client.stream("POST", f"{url}/mcp{self._profile_path}", json=body, headers=headers) as response,
+                client.stream("POST", f"{url}{self._endpoint_path}", json=body, headers=headers) as response,
             ):
                 return await _read_response(response, url, on_progress)
         except httpx.ConnectError:
