@@ -18,7 +18,8 @@ from toolscript.surfaces.json import calls as responses
 
 router = APIRouter(prefix="/api/v1/calls", tags=["calls"], dependencies=[ADMIN])
 
-Word = Annotated[str | None, Query(pattern=ONE_LINE, max_length=256)]
+Tool = Annotated[str | None, Query(pattern=ONE_LINE, max_length=256, description="A tool's id, `server__tool`.")]
+Server = Annotated[str | None, Query(pattern=ONE_LINE, max_length=256, description="A server's name.")]
 Time = Annotated[
     str | None,
     Query(max_length=64, description="A time such as `2026-07-28T12:00` (UTC), or how long ago: `30m`, `12h`, `7d`."),
@@ -30,8 +31,8 @@ async def read_filters(
     kind: Annotated[
         AuditKind, Query(description="Calls of tools, or searches for tools and skills.")
     ] = AuditKind.CALLS,
-    tool: Word = None,
-    server: Word = None,
+    tool: Tool = None,
+    server: Server = None,
     caller: Annotated[
         str | None,
         Query(pattern=ONE_LINE, max_length=256, description="A key's name, `oauth:SUBJECT`, `owner`, or an address."),
@@ -81,7 +82,9 @@ async def list_calls(
     responses=errors(404),
 )
 async def summarize_calls(
-    app: CurrentApp, filters: Filters, by: Annotated[Literal["tool", "server"], Query()] = "tool"
+    app: CurrentApp,
+    filters: Filters,
+    by: Annotated[Literal["tool", "server"], Query(description="What to group by.")] = "tool",
 ) -> JsonResponse:
     summary = await app.call_log.summarize(filters, by_server=by == "server")
     return JsonResponse(responses.build_summary_response(summary))
