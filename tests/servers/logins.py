@@ -44,7 +44,7 @@ class Authorization:
 def serving_authorization(**options: Any) -> Iterator[Authorization]:
     """An authorization server in a process of its own; see `authorization.mjs` for the options."""
     command = [str(NODE), str(HERE / "authorization.mjs"), str(MODULES), json.dumps(options)]
-    with run_server("The authorization server", command) as ready:
+    with run_server("The authorization server", command, "Run `make test`, which installs it.") as ready:
         yield Authorization(ready["issuer"])
 
 

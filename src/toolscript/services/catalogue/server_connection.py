@@ -173,7 +173,8 @@ class ServerConnection:
                     await self._status_changed.wait()
         if self._server is None:
             reason = self._status.reason or NOT_CONNECTED
-            raise Unavailable(f"server {self.spec.name} is not available: {reason}", details={"server": self.spec.name})
+            kind = LoginRequired if self._needs_login else Unavailable
+            raise kind(f"server {self.spec.name} is not available: {reason}", details={"server": self.spec.name})
         return self._server
 
     async def refresh(self) -> RefreshResult:

@@ -314,7 +314,7 @@ async def test_a_gateway_follows_logins_and_logouts(
         await other.log_out(spec)
         await _wait_until(lambda: gateway.statuses[0].needs_login)
     item = Item("web", "echo")
-    with pytest.raises(Unavailable, match="toolscript login web"):
+    with pytest.raises(LoginRequired, match="toolscript login web"):
         await gateway.call(item, {"text": "x"}, WITHIN)
     await gateway.close()
     await logins.close()
@@ -338,7 +338,7 @@ async def test_a_server_with_a_login_per_user_gets_the_token_of_the_caller(
     stored = [(await _read(store, replace(spec, user=user))).login.access_token for user in users[:2]]
     assert sent == [f"Bearer {token}" for token in stored]
     assert len(set(sent)) == 2
-    with pytest.raises(Unavailable, match=r"it needs a login: run `toolscript login web --user bob`"):
+    with pytest.raises(LoginRequired, match=r"it needs a login: run `toolscript login web --user bob`"):
         await call("bob")
     with pytest.raises(Forbidden, match="a login per user"):
         await call(None)
