@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from tests.fixtures.serving import serve
 from tests.servers import make_scripted_server
 from toolscript.app.app import App, open_app
 from toolscript.domain.access import Principal, Scope
+from toolscript.domain.servers import CallRelay, CallResult
 from toolscript.settings import load_settings
 from toolscript.surfaces.mcp.native import answer_request
 from toolscript.surfaces.mcp.relay import build_relay
@@ -178,3 +180,24 @@ async def test_a_client_of_the_sdk_gets_questions_in_its_own_version(app: App, m
         assert result.structured_content["responses"] == {"name": ANSWER}
         assert result.structured_content["isMine"]
         assert "elicitation" in result.structured_content["capabilities"]
+
+
+def test_the_time_of_a_call_stands_still_while_the_caller_answers(tmp_path: Path) -> None:
+    """It has an event loop of its own, whose clock goes forward while the caller thinks."""
+
+    async def call() -> CallResult:
+        loop, passed = asyncio.get_running_loop(), 0.0
+        time = loop.time
+        loop.time = lambda: time() + passed  # type: ignore[method-assign]
+
+        async def think(*_: object) -> dict[str, Any]:
+            nonlocal passed
+            passed += 500
+            await asyncio.sleep(0)
+            return ANSWER
+
+        async with open_with_servers(tmp_path) as app:
+            relay = CallRelay(capabilities=CAPABILITIES, ask=think)
+            return await app.call_tool.call("older__ask", {}, within=TIMEOUT_SECONDS, relay=relay)
+
+    assert asyncio.run(call()).structured == {"result": ANSWER}

@@ -6,7 +6,8 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,7 +22,7 @@ from toolscript.domain.errors import (
 )
 from toolscript.domain.quarantine import require_released
 from toolscript.domain.search import SearchReport, no_span
-from toolscript.domain.servers import NO_RELAY, CallRelay, CallResult
+from toolscript.domain.servers import NO_RELAY, Ask, CallRelay, CallResult
 from toolscript.ports.observability import EventSink
 from toolscript.ports.schemas import ArgumentChecker
 from toolscript.ports.stores import ItemStore
@@ -39,6 +40,8 @@ from toolscript.services.support.search_events import (
 from toolscript.services.tools.hybrid_search import ToolSearch
 
 NEAREST = 3
+# A person may have to fill in a form.
+ANSWER_SECONDS = 600.0
 
 log = logging.getLogger(__name__)
 
@@ -106,7 +109,8 @@ class CallTool:
             event["arguments"] = describe_arguments(arguments, as_digest=self._digests_arguments)
             async with limit.run():
                 event["arguments_checked"] = await self._check(item, arguments, limit.seconds)
-                result = await self._gateway.call(item, arguments, limit.seconds, relay)
+                max_seconds = limit.seconds if relay.ask is None else limit.seconds + ANSWER_SECONDS
+                result = await self._gateway.call(item, arguments, max_seconds, limit.exclude_answers(relay))
             event["bytes"] = measure_json(result.raw)
             if result.is_error:
                 reason = result.text or "the server gave no reason"
@@ -149,23 +153,44 @@ class CallTool:
 
 
 class _TimeLimit:
-    """The seconds, from now on, that all steps of one call share."""
+    """The seconds, from now on, that all steps of one call share. Time that the caller takes to answer questions of the
+    tool does not count."""
 
     def __init__(self, item_id: str, seconds: float) -> None:
         self.seconds = seconds
         self._item_id = item_id
-        self._end = asyncio.get_running_loop().time() + seconds
+        self._loop = asyncio.get_running_loop()
+        self._end = self._loop.time() + seconds
+        self._timeout: asyncio.Timeout | None = None
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
         """Runs a step. Raises TimedOut when no time is left."""
         try:
-            async with asyncio.timeout_at(self._end):
+            async with asyncio.timeout_at(self._end) as self._timeout:
                 yield
         except TimeoutError:
             raise TimedOut(
                 f"{self._item_id} did not answer within {self.seconds:g} s", details={"seconds": self.seconds}
             ) from None
+
+    def exclude_answers(self, relay: CallRelay) -> CallRelay:
+        """The relay, whose questions stop the clock for up to ANSWER_SECONDS each."""
+        return replace(relay, ask=partial(self._ask, relay.ask)) if relay.ask else relay
+
+    async def _ask(self, ask: Ask, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        left = self._end - self._loop.time()
+        self._move_end(ANSWER_SECONDS)
+        try:
+            return await ask(method, params)
+        finally:
+            self._move_end(left)
+
+    def _move_end(self, seconds: float) -> None:
+        self._end = self._loop.time() + seconds
+        if self._timeout:
+            with suppress(RuntimeError):  # the call has ended meanwhile
+                self._timeout.reschedule(self._end)
 
 
 def _require_json(arguments: Mapping[str, Any]) -> None:
