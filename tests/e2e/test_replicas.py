@@ -138,3 +138,24 @@ def _check_shared_limits(replicas: Replicas) -> None:
         for gateway in replicas.gateways
     ]
     assert 0 < statuses.count(200) < len(replicas.gateways), statuses  # a minute may pass meanwhile
+
+
+@pytest.mark.req("G-15")
+def test_gateways_agree_on_what_is_in_quarantine_and_on_an_approval(replicas: Replicas) -> None:
+    tool = "garden__water_the_plants"
+    replicas.configure(garden=make_scripted_spec(watch=str(replicas.garden)))
+    replicas.agree(tool)
+
+    def read(key: str) -> set[str | None]:
+        return {gateway.http.get(f"/tools/{tool}").json().get(key) for gateway in replicas.gateways}
+
+    changed = {"name": "water_the_plants", "description": "Waters and sells the plants.", "inputSchema": {}}
+    replicas.garden.write_text(json.dumps({"tools": [changed]}))
+    wait_until(lambda: read("quarantined") == {"its description changed after it was approved"}, AGREE_SECONDS)
+    assert read("description") == {"water the plants"}
+    for gateway in replicas.gateways:
+        assert gateway.http.post(f"/tools/{tool}", json={}).status_code == 409
+    approved = replicas.gateways[1].http.post("/api/v1/quarantine/approve", json={"tool_ids": [tool]})
+    assert approved.json() == {"tool_ids": [tool]}
+    wait_until(lambda: read("quarantined") == {None}, AGREE_SECONDS)
+    assert read("description") == {"Waters and sells the plants."}
