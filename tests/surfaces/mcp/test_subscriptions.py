@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -162,6 +162,34 @@ async def test_an_older_client_over_stdio_is_notified_on_its_connection(connect:
         with pytest.raises(MCPError, match="cannot be followed") as refused:
             await client.subscribe_resource("toolscript:other/memo://welcome")
         assert refused.value.code == INVALID_PARAMS
+
+
+@pytest.mark.parametrize("mode", ["legacy", "auto"])
+async def test_a_process_that_forwards_outlives_the_gateway_that_it_listens_to(mode: Any, notes: Notes) -> None:
+    (notes.folder / "other").mkdir()
+    async with AsyncExitStack() as stack, asyncio.timeout(TIMEOUT_SECONDS):
+        gateway = await stack.enter_async_context(AsyncExitStack())
+        _, url = await gateway.enter_async_context(open_gateway(notes))
+        arguments = ("--gateway", url, "--data-dir", str(notes.folder / "other"))
+        client = await stack.enter_async_context(Client(stdio(notes.folder, *arguments), mode=mode))
+        if mode == "legacy":
+            await client.subscribe_resource(WELCOME)
+            await gateway.aclose()
+        else:
+            async with client.listen(prompts_list_changed=True) as changes:
+                await gateway.aclose()
+                assert [change async for change in changes] == []
+        assert len((await client.list_tools()).tools) == 6
+
+
+async def test_many_clients_that_begin_to_listen_at_once_are_all_notified(notes: Notes) -> None:
+    async with open_gateway(notes) as (app, _), AsyncExitStack() as stack, asyncio.timeout(TIMEOUT_SECONDS):
+        opened = [app.native_changes.open(ChangeFilter(prompts=True, uris=(WELCOME,))) for _ in range(20)]
+        streams = await asyncio.gather(*(stream.__aenter__() for stream in opened))
+        for stream in opened:
+            stack.push_async_exit(stream.__aexit__)
+        notes.add("prompts", {"name": "part"})
+        assert len({await anext(stream) for stream in streams}) == 1
 
 
 async def wait_for(heard: asyncio.Queue[str], part: str) -> str:

@@ -57,6 +57,7 @@ async def subscribe(session: ClientSession, uri: str, *, modern: bool) -> AsyncI
     try:
         yield None
     finally:
-        with anyio.move_on_after(UNSUBSCRIBE_TIMEOUT_SECONDS, shield=True), suppress(MCPError, RuntimeError):
+        closed = (MCPError, RuntimeError, anyio.ClosedResourceError, anyio.BrokenResourceError)
+        with anyio.move_on_after(UNSUBSCRIBE_TIMEOUT_SECONDS, shield=True), suppress(*closed):
             request = types.UnsubscribeRequest(params=types.UnsubscribeRequestParams(uri=uri))
             await session.send_request(request, types.EmptyResult)

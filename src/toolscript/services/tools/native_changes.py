@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from toolscript.domain.catalog import Item, ItemType
-from toolscript.domain.errors import NotFound, ToolscriptError, Unavailable
+from toolscript.domain.errors import NotFound, Unavailable
 from toolscript.domain.native_names import wrap_uri
 from toolscript.services.catalogue.gateway import Gateway
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
@@ -120,6 +120,7 @@ class NativeChanges:
         self._followed: dict[str, _Followed] = {}
         self._has_changed = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
+        self._starting = asyncio.Lock()
         snapshots.watch(self._has_changed.set)
 
     @asynccontextmanager
@@ -133,8 +134,8 @@ class NativeChanges:
         ending = asyncio.get_running_loop().call_later(MAX_STREAM_SECONDS, stream.close)
         uris = wanted.uris[:MAX_URIS]
         try:
-            if (wanted.prompts or wanted.resources) and self._watching is None:
-                self._watching = asyncio.create_task(self._watch(await self._fingerprint()))
+            if wanted.prompts or wanted.resources:
+                await self._start_watching()
             answers = await asyncio.gather(*(self._follow(uri, stream) for uri in uris))
             followed = tuple(uri for uri, is_followed in zip(uris, answers, strict=True) if is_followed)
             stream.honoured = ChangeFilter(wanted.prompts, wanted.resources, followed)
@@ -162,6 +163,11 @@ class NativeChanges:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
+    async def _start_watching(self) -> None:
+        async with self._starting:
+            if self._watching is None:
+                self._watching = asyncio.create_task(self._watch(await self._fingerprint()))
+
     async def _watch(self, seen: Fingerprints) -> None:
         """Compares the lists after every change of the catalogue: most are changes of tools."""
         while True:
@@ -170,8 +176,8 @@ class NativeChanges:
             self._has_changed.clear()
             try:
                 current = await self._fingerprint()
-            except ToolscriptError as error:
-                log.info("lists_not_compared", extra={"reason": error.message})
+            except Exception as error:  # noqa: BLE001  (whatever fails now is tried again)
+                log.info("lists_not_compared", extra={"reason": f"{type(error).__name__}: {error}"})
                 self._has_changed.set()
                 await asyncio.sleep(FIRST_PAUSE_SECONDS)
                 continue
@@ -239,9 +245,9 @@ class NativeChanges:
         while True:
             try:
                 await self._gateway.follow_resource(item, own_uri, on_start=start, on_update=report)
-            except ToolscriptError as error:
+            except Exception as error:  # noqa: BLE001  (whatever fails later is tried again)
+                log.info("resource_not_followed", extra={"server": item.server, "reason": str(error)})
                 if not followed.is_followed.done():
-                    log.info("resource_not_followed", extra={"server": item.server, "reason": error.message})
                     followed.is_followed.set_result(False)
                     return
             await asyncio.sleep(pause)

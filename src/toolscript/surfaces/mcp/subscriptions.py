@@ -4,8 +4,9 @@ stdio. Our own tools never change while we run."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, suppress
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any
 
 from mcp import MCPError
@@ -49,6 +50,8 @@ LIST_NOTIFICATIONS = NotificationOptions(prompts_changed=True, resources_changed
 
 Context = ServerRequestContext[Any, Any]
 OpenStream = Callable[[ChangeFilter], AbstractAsyncContextManager[ChangeStream]]
+
+log = logging.getLogger(__name__)
 
 
 def add_subscriptions(server: Server[Any], open_stream: OpenStream, find_grant: Callable[[Context], Grant]) -> None:
@@ -103,7 +106,7 @@ class ConnectionChanges:
         try:
             session = await self._session
             while True:
-                with suppress(ToolscriptError, MCPError):
+                with _log_errors():
                     async with self._open_stream(wanted) as stream:
                         async for change in stream:
                             await _notify(session, change)
@@ -137,7 +140,7 @@ class ConnectionChanges:
 
     async def _follow(self, uri: str, session: ServerSession, is_followed: asyncio.Future[bool]) -> None:
         while True:
-            with suppress(ToolscriptError, MCPError):
+            with _log_errors():
                 async with self._open_stream(ChangeFilter(uris=(uri,))) as stream:
                     if not is_followed.done():
                         is_followed.set_result(uri in stream.honoured.uris)
@@ -146,6 +149,15 @@ class ConnectionChanges:
             if not is_followed.done():
                 is_followed.set_result(False)
             await asyncio.sleep(RETRY_SECONDS)
+
+
+@contextmanager
+def _log_errors() -> Iterator[None]:
+    """Whatever fails is tried again: calls must not end with a stream, which another process may have lost."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001
+        log.info("stream_lost", extra={"reason": f"{type(error).__name__}: {error}"})
 
 
 async def _notify(session: ServerSession, change: NativeChange) -> None:
