@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from toolscript.domain.catalog import Item, ItemType
-from toolscript.domain.errors import NotFound, Unavailable
+from toolscript.domain.errors import NotFound, Quarantined, Unavailable
 from toolscript.domain.native_names import wrap_uri
 from toolscript.services.catalogue.gateway import Gateway
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
@@ -189,7 +189,7 @@ class NativeChanges:
 
     async def _fingerprint(self) -> Fingerprints:
         facts = await self._snapshots.current().facts()
-        offered = [(i, each) for i, each in facts.items.items() if each.type is not ItemType.TOOL]
+        offered = [(i, each) for i, each in facts.items.items() if not each.quarantine]
         kinds = {NativeList.PROMPTS: ItemType.PROMPT, NativeList.RESOURCES: ItemType.RESOURCE}
         return {
             kind: frozenset((i, each.digest) for i, each in offered if each.type is type_)
@@ -200,7 +200,7 @@ class NativeChanges:
         """Adds the stream to those of the resource; returns whether its server reports changes."""
         try:
             item = await self._native.find_resource(uri)
-        except NotFound:
+        except (NotFound, Quarantined):
             return False
         followed = self._followed.get(uri)
         if followed is None:
