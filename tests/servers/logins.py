@@ -97,7 +97,7 @@ class UserWithBrowser:
 
 
 @contextmanager
-def recording_requests(status: int = 200) -> Iterator[tuple[str, list[dict[str, str]]]]:
+def recording_requests(status: int = 200, body: bytes = b"") -> Iterator[tuple[str, list[dict[str, str]]]]:
     """A server of somebody else: its address, and the headers of every request to it."""
     requests: list[dict[str, str]] = []
 
@@ -106,8 +106,9 @@ def recording_requests(status: int = 200) -> Iterator[tuple[str, list[dict[str, 
             self.rfile.read(int(self.headers.get("content-length") or 0))
             requests.append({name.lower(): value for name, value in self.headers.items()})
             self.send_response(status)
-            self.send_header("content-length", "0")
+            self.send_header("content-length", str(len(body)))
             self.end_headers()
+            self.wfile.write(body)
 
         do_GET = do_POST  # noqa: N815
 

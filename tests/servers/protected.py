@@ -3,8 +3,8 @@ a check of JWTs as RFC 9068 describes it.
 
 `python protected.py OPTIONS` prints one line of JSON that says where it listens, and ends with its input. OPTIONS is
 JSON with `issuer`, and optionally `audience` (the one it accepts, instead of its own), `resource` and `listed_issuer`
-(what its metadata says instead of the truth), `hint` (false: no metadata address in the 401) and `port`. Calls of the
-tool `grow` need the scope `tools:write`. GET /moved and POST /moved redirect to `moved_to`.
+(what its metadata says instead of the truth), `hint` (false: no metadata address in the 401), `moved_to` (where /moved
+redirects to) and `port`. Calls of the tool `grow` need the scope `tools:write`; with `strict` everything does.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ class JwtGuard:
         except jwt.PyJWTError as error:
             challenge = f'Bearer {hint}error="invalid_token"'
             return JSONResponse({"error": type(error).__name__}, 401, {"WWW-Authenticate": challenge})
-        if b'"grow"' in body and "tools:write" not in claims["scope"].split():
+        needs_more = self._options.get("strict") or b'"grow"' in body
+        if needs_more and "tools:write" not in claims["scope"].split():
             challenge = f'Bearer {hint}error="insufficient_scope", scope="tools:write"'
             return JSONResponse({"error": "more scopes"}, 403, {"WWW-Authenticate": challenge})
         return None

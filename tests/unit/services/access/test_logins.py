@@ -279,6 +279,18 @@ async def test_a_tool_that_needs_more_scopes_gets_them_with_the_next_login(store
     assert await _call(_open(store), spec, "grow", name="late") == "late is there"
 
 
+async def test_a_server_that_wants_more_scopes_for_everything_needs_another_login(
+    store: SqlLogins, authorization: Authorization
+) -> None:
+    with serving_protected(authorization.issuer, strict=True) as server:
+        spec = server.make_spec()
+        await _open(store).log_in(spec, UserWithBrowser())
+        with pytest.raises(LoginRequired, match="its login lacks the scope tools:write: run `toolscript login web`"):
+            await _call(_open(store), spec)
+        await _open(store).log_in(spec, UserWithBrowser())
+        assert await _call(_open(store), spec)
+
+
 async def test_logging_out_revokes_and_forgets(
     store: SqlLogins, spec: ServerSpec, authorization: Authorization
 ) -> None:

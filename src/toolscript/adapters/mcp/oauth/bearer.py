@@ -59,7 +59,14 @@ class BearerAuth(httpx2.Auth):
 
     async def _record(self, response: httpx2.Response, fault: ToolscriptError | None, *, has_token: bool) -> None:
         command = describe_command(self._spec)
-        if response.status_code != UNAUTHORIZED:
+        if response.status_code == FORBIDDEN and _is_scope_missing(response):
+            scope = self._missing_scope = extract_scope_from_www_auth(response) or ""
+            self.problem = LoginRequired(f"its login lacks the scope {scope or '(unnamed)'}: run {command}")
+            try:
+                await self._tokens.want_scope(self._spec, scope)
+            except ToolscriptError as error:
+                log.warning("scope_not_recorded", extra={"server": self._spec.name, "reason": error.message})
+        elif response.status_code != UNAUTHORIZED:
             self.problem = None
         elif fault:
             self.problem = Unavailable(fault.message)
@@ -68,15 +75,10 @@ class BearerAuth(httpx2.Auth):
         else:
             checks = "check its `headers`, or " if self._spec.headers else ""
             self.problem = LoginRequired(f"it needs a login: {checks}run {command}")
-        is_scope = response.status_code == FORBIDDEN and (
-            extract_field_from_www_auth(response, "error") == "insufficient_scope"
-        )
-        if is_scope:
-            self._missing_scope = extract_scope_from_www_auth(response) or ""
-            try:
-                await self._tokens.want_scope(self._spec, self._missing_scope)
-            except ToolscriptError as error:
-                log.warning("scope_not_recorded", extra={"server": self._spec.name, "reason": error.message})
+
+
+def _is_scope_missing(response: httpx2.Response) -> bool:
+    return extract_field_from_www_auth(response, "error") == "insufficient_scope"
 
 
 def _sign(request: httpx2.Request, token: str | None) -> httpx2.Request:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
 from urllib.parse import parse_qs, urlsplit
 
@@ -188,6 +189,43 @@ async def test_a_server_without_a_login_is_named() -> None:
         await _log_in(ServerSpec("open", Transport.HTTP, url=f"{address}/mcp"))
     with pytest.raises(Unavailable, match=r"no answer from 127\.0\.0\.1:9: ConnectError"):
         await _log_in(ServerSpec("gone", Transport.HTTP, url="http://127.0.0.1:9/mcp"))
+
+
+async def test_a_refresh_token_is_not_sent_to_another_host_that_a_token_endpoint_redirects_to(
+    authorization: Authorization,
+) -> None:
+    with (
+        recording_requests() as (elsewhere, requests),
+        serving_protected(authorization.issuer, moved_to=f"{elsewhere}/token") as server,
+        pytest.raises(Unavailable, match="HTTP status 307"),
+    ):
+        await OAuthServers().refresh(_make_login(server.moved))
+    assert requests == []
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        (200, b'{"access_token": ["the-secret"], "token_type": "Bearer"}', Unavailable),
+        (200, b"the-secret", Unavailable),
+        (200, b'{"access_token": "' + b"the-secret" * 200_000 + b'"}', UpstreamFailed),
+        (500, b'{"error": "the-secret", "error_description": "the-secret"}', Unavailable),
+        (400, b'{"error": "invalid_grant", "error_description": "the-secret"}', Unauthorized),
+        (400, b'{"error": {"the-secret": 1}}', Unauthorized),
+    ],
+)
+async def test_what_a_token_endpoint_answers_is_not_repeated(
+    status: int, body: bytes, kind: type[Exception], caplog: pytest.LogCaptureFixture
+) -> None:
+    with recording_requests(status, body) as (address, _), pytest.raises(kind) as caught:
+        await OAuthServers().refresh(_make_login(f"{address}/token"))
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "the-secret" not in shown + caplog.text
+    assert "the-refresh-token" not in shown + caplog.text
+
+
+def _make_login(token_endpoint: str) -> Login:
+    return Login("1", "https://a.example", "", "me", token_endpoint, "the-access-token", "the-refresh-token")
 
 
 def test_a_client_id_document_needs_an_https_address() -> None:
