@@ -567,7 +567,9 @@ def test_an_unknown_shell_is_refused_with_the_allowed_ones(toolscript: Toolscrip
 
 
 def commands(group: click.Group = run, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    for name, command in group.commands.items():
+    for name in group.list_commands(context := click.Context(group)):
+        command = group.get_command(context, name)
+        assert command
         yield (*path, name), command
         if isinstance(command, click.Group):
             yield from commands(command, (*path, name))
