@@ -173,6 +173,15 @@ class Settings:
         "`idleMinutes`. 0: never. Empty: 10 for lazy servers, never for eager ones.",
         bounds=(0, 10_080),
     )
+    breaker_failures: int = _setting(
+        5,
+        "Number of calls in a row that a server fails (it is lost, cannot be started, or does not answer in time) "
+        "until calls to it are refused for a while. 0: never.",
+        bounds=(0, 1000),
+    )
+    breaker_seconds: float = _setting(
+        30.0, "Seconds for which calls to a server that kept failing are refused, until one is tried.", bounds=(1, 3600)
+    )
     call_max_mib: int = _setting(
         64, "Maximum size in MiB of a tool's answer. A larger answer is an error.", bounds=(1, 1024)
     )

@@ -25,6 +25,8 @@ APP = AccessKey(
     expires_at=1_800_000_000.0,
     tenant="Ümlaut & Co",
     plan="slow",
+    calls_per_minute=60,
+    concurrent_calls=4,
 )
 
 

@@ -22,6 +22,8 @@ from toolscript.settings import (
 BOUNDS: dict[str, tuple[float, float, float]] = {
     "knowledge_rate": (0, 100_000, 1),
     "audit_days": (0, 36_500, 1),
+    "breaker_failures": (0, 1000, 1),
+    "breaker_seconds": (1, 3600, 0.5),
     "audit_max_mib": (0, 900_000, 1),
     "llm_at_once": (1, 64, 1),
     "llm_timeout": (1, 3600, 0.5),
@@ -67,6 +69,8 @@ def flag_of(name: str) -> str:
         "port": "--port",
         "audit_arguments": "--audit-arguments",
         "audit_days": "--audit-days",
+        "breaker_failures": "--breaker-failures",
+        "breaker_seconds": "--breaker-seconds",
         "audit_max_mib": "--audit-max-mib",
         "quarantine": "--quarantine",
         "server_start": "--server-start",

@@ -10,6 +10,7 @@ from toolscript.adapters.memory import MemoryIndex
 from toolscript.app.extras import require_extra
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.servers import ServerSpec
+from toolscript.ports.access import RateBuckets
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.logins import AccessTokens
 from toolscript.ports.models import LanguageModel, Reranker
@@ -17,6 +18,7 @@ from toolscript.ports.servers import ToolServer, ToolServers
 from toolscript.services.catalogue.gateway import Gateway
 from toolscript.services.catalogue.server_connection import Timeouts
 from toolscript.services.catalogue.sync import Sync
+from toolscript.services.support.call_admission import CallAdmission
 from toolscript.settings import Settings
 
 
@@ -40,11 +42,14 @@ class Servers:
         return McpServers(self._max_answer_bytes, self._tokens)
 
 
-def open_gateway(settings: Settings, sync: Sync | None = None, tokens: AccessTokens | None = None) -> Gateway:
+def open_gateway(
+    settings: Settings, sync: Sync | None = None, tokens: AccessTokens | None = None, buckets: RateBuckets | None = None
+) -> Gateway:
     """The gateway; without a `sync` it connects to servers and leaves the catalogue alone. `tokens` are those of
-    logins."""
+    logins, `buckets` count the rates of calls."""
+    admission = CallAdmission(buckets, failures=settings.breaker_failures, pause_seconds=settings.breaker_seconds)
     timeouts = Timeouts(connect=settings.connect_timeout, call=settings.call_timeout)
-    return Gateway(Servers(settings.call_max_mib * 2**20, tokens), sync, timeouts)
+    return Gateway(Servers(settings.call_max_mib * 2**20, tokens), sync, timeouts, admission)
 
 
 def open_index(settings: Settings) -> VectorIndex:

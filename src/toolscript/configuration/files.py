@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from toolscript.configuration.env_files import VARIABLE_NAME, parse_env_file
 from toolscript.configuration.jsonc import JsoncError, JsoncNode, parse_jsonc
+from toolscript.configuration.limits import read_limits
 from toolscript.configuration.profiles import ProfileReader
 from toolscript.domain.errors import Invalid
 from toolscript.domain.profiles import Profile
@@ -39,6 +40,7 @@ _URL_KEYS = ("httpUrl", "url", "serverUrl")
 _ENTRY_KEYS = (
     *("command", "args", "env", "envFile", "cwd", *_URL_KEYS, "headers"),
     *("type", "transport", "disabled", "enabled", "includeTools", "excludeTools", "start", "idleMinutes", "trust"),
+    "limits",
     *("oauth", "auth"),  # the second is another client's, and left alone
 )
 _OAUTH_KEYS = ("clientId", "clientSecret", "scopes", "redirectPort", "callbackPort", "perUser")
@@ -276,6 +278,7 @@ class _ServerEntry:
         transport = self._read_transport(type_node) if type_node else self._infer_transport(url_node, misspelt)
         if transport is None:
             return None
+        limit, tool_limits = read_limits(self._get("limits"), self.source.report)
         spec = ServerSpec(
             self.name,
             transport,
@@ -284,6 +287,8 @@ class _ServerEntry:
             trust=self._read_choice("trust", TrustPolicy, '"open", "changed" or "all"'),
             start=self._read_choice("start", ServerStart, '"eager" (with the gateway) or "lazy" (with the first call)'),
             idle_minutes=self._read_idle_minutes(),
+            limit=limit,
+            tool_limits=tool_limits,
         )
         if transport is Transport.STDIO:
             command, args, cwd = self._read_command(), self._read_list("args"), self._read_path("cwd")

@@ -50,6 +50,18 @@ class Scope(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class CallLimit:
+    """How many calls of tools are allowed a minute, and at a time. None means no limit."""
+
+    per_minute: int | None = None
+    concurrent: int | None = None
+
+
+NO_LIMIT = CallLimit()
+MAX_CALLS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
 class AccessKey:
     """A named key of the store. The secret itself is stored nowhere, only its digest. Times are in seconds since
     1970."""
@@ -63,6 +75,13 @@ class AccessKey:
     tenant: str | None = None
     """Whose documents the key is for; None without the scope `documents`."""
     plan: str = DEFAULT_PLAN
+    calls_per_minute: int | None = None
+    concurrent_calls: int | None = None
+
+    @property
+    def limit(self) -> CallLimit:
+        """How many calls of tools the key allows."""
+        return CallLimit(self.calls_per_minute, self.concurrent_calls)
 
     def get_state(self, now: float) -> str:
         """`active`, `expired` or `revoked`."""
@@ -80,6 +99,7 @@ class Grant:
     scopes: frozenset[Scope] = frozenset(Scope)
     claims: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """What the access token says about its user."""
+    limit: CallLimit = NO_LIMIT
 
     @property
     def is_anonymous(self) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextvars import ContextVar
 from uuid import uuid4
 
+from toolscript.domain.access import NO_LIMIT, CallLimit
+
 request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
 caller_name: ContextVar[str | None] = ContextVar("caller_name", default=None)
 """The name of the key that the request was sent with, never the key itself."""
@@ -14,6 +16,8 @@ surface_name: ContextVar[str] = ContextVar("surface_name", default="cli")
 """How the caller asks: http, mcp or cli."""
 profile_name: ContextVar[str | None] = ContextVar("profile_name", default=None)
 """The profile that says what the caller may see; None outside of requests, and for requests that see everything."""
+caller_limit: ContextVar[CallLimit] = ContextVar("caller_limit", default=NO_LIMIT)
+"""How many calls the key of the request allows."""
 
 COMMAND_LINE = "toolscript-command-line"
 """The user agent of commands that send requests to a gateway."""

@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import PureWindowsPath
 from typing import Any
 
+from toolscript.domain.access import NO_LIMIT, CallLimit
 from toolscript.domain.catalog import Item
 
 
@@ -83,8 +84,15 @@ class ServerSpec:
     idle_minutes: float | None = None
     """Minutes without a call after which it is stopped, 0: never. None if the entry does not say."""
     oauth: OAuthSpec = OAuthSpec()
+    limit: CallLimit = NO_LIMIT
+    tool_limits: tuple[tuple[str, CallLimit], ...] = ()
+    """For tools whose names match; the first pattern that matches counts."""
     user: str = ""
     """Whose login the connection uses; empty for that of the installation."""
+
+    def find_tool_limit(self, name: str) -> CallLimit:
+        """The limit of a tool's own calls."""
+        return next((limit for pattern, limit in self.tool_limits if fnmatchcase(name, pattern)), NO_LIMIT)
 
     @property
     def is_lazy(self) -> bool:
@@ -153,6 +161,8 @@ class ServerStatus:
     problems: tuple[str, ...] = ()
     attempts: int = 0
     retry_in_seconds: float | None = None
+    calls_paused_seconds: float | None = None
+    """The time until a call is tried, while calls are refused because the server kept failing."""
     needs_login: bool = False
     """Whether `toolscript login` makes it usable."""
 

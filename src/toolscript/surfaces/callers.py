@@ -62,7 +62,7 @@ async def find_grant(settings: Settings, app: App | None, headers: Mapping[str, 
             raise Unavailable(STILL_STARTING)
     elif found := await app.keys.find(token) or await app.keys.find(key):
         with_token = {Scope.DOCUMENTS} if token and not is_key(token) else set()
-        return Grant(found.name, found.scopes | _list_public_scopes(settings) | with_token)
+        return Grant(found.name, found.scopes | _list_public_scopes(settings) | with_token, limit=found.limit)
     elif not requires_key(settings) and not await app.keys.exist():
         return Grant()
     if app and token and is_local_token(app.local_key, token):

@@ -10,7 +10,7 @@ from toolscript.adapters.sql.session import Session
 from toolscript.domain.access import AccessKey, Scope
 from toolscript.domain.errors import Conflict, NotFound
 
-_COLUMNS = "name, digest, scopes, tenant, plan, created_at, expires_at, revoked_at"
+_COLUMNS = "name, digest, scopes, tenant, plan, created_at, expires_at, revoked_at, calls_per_minute, concurrent_calls"
 
 
 class SqlKeys:

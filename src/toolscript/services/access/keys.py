@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 
-from toolscript.domain.access import DEFAULT_PLAN, TENANT_RULE, AccessKey, Scope, is_tenant_name
+from toolscript.domain.access import DEFAULT_PLAN, NO_LIMIT, TENANT_RULE, AccessKey, CallLimit, Scope, is_tenant_name
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.ports.access import KeyStore
 
@@ -75,6 +75,7 @@ class Keys:
         tenant: str | None = None,
         plan: str = DEFAULT_PLAN,
         expires_in: float | None = None,
+        limit: CallLimit = NO_LIMIT,
     ) -> tuple[AccessKey, str]:
         """Adds a key that expires after that many seconds, and returns it with its secret, which cannot be read again.
         The tenant is whose documents a key with the scope `documents` is for.
@@ -101,6 +102,8 @@ class Keys:
             expires_at=None if expires_in is None else now + expires_in,
             tenant=tenant if is_for_documents else None,
             plan=plan,
+            calls_per_minute=limit.per_minute,
+            concurrent_calls=limit.concurrent,
         )
         await self._store.add_key(key)
         return key, secret

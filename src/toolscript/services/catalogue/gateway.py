@@ -34,6 +34,7 @@ from toolscript.ports.servers import ToolServer, ToolServers
 from toolscript.ports.stores import ItemStore, SkillStore
 from toolscript.services.catalogue.server_connection import RefreshResult, ServerConnection, Timeouts
 from toolscript.services.catalogue.sync import ItemCounts, Sync
+from toolscript.services.support.call_admission import CallAdmission
 from toolscript.services.support.concurrency import Progress
 
 # How many servers are started at a time only to be listed. Of starts that calls wait for there is no maximum.
@@ -47,8 +48,15 @@ log = logging.getLogger(__name__)
 class Gateway:
     """Keeps the configured servers connected and the catalogue at what they offer."""
 
-    def __init__(self, servers: ToolServers, sync: Sync | None, timeouts: Timeouts | None = None) -> None:
+    def __init__(
+        self,
+        servers: ToolServers,
+        sync: Sync | None,
+        timeouts: Timeouts | None = None,
+        admission: CallAdmission | None = None,
+    ) -> None:
         """Without a `sync` servers are connected and listed, and there is no catalogue."""
+        self._admission = admission or CallAdmission()
         self._servers = servers
         self._sync = sync
         self._timeouts = timeouts or Timeouts()
@@ -77,7 +85,8 @@ class Gateway:
     @property
     def statuses(self) -> list[ServerStatus]:
         """The status of every configured server, by name."""
-        return [connection.status for connection in self._by_name()]
+        admission = self._admission
+        return [replace(c.status, calls_paused_seconds=admission.find_pause(c.spec.name)) for c in self._by_name()]
 
     @property
     def is_incomplete(self) -> bool:
@@ -121,6 +130,7 @@ class Gateway:
         await asyncio.gather(*(connection.stop() for connection in [*ended, *of_users]))
         for connection in ended:
             del self._connections[connection.spec.name]
+            self._admission.forget(connection.spec.name)
         if self._sync and any(connection.spec.name not in wanted for connection in ended):
             await self._sync.configure(configured)  # the last listing of a stopped server may have been stored
         for name, spec in wanted.items():
@@ -172,10 +182,11 @@ class Gateway:
     ) -> CallResult:
         """Passes a call to the item's server, which is started or connected again first if need be.
 
-        Raises NotFound for a tool that the configuration excludes, Unavailable when the server cannot be connected,
-        UpstreamFailed when it fails or dies, TimedOut.
+        Raises NotFound for a tool that the configuration excludes, Unavailable when the server cannot be connected or
+        kept failing, RateLimited, UpstreamFailed when it fails or dies, TimedOut.
         """
-        async with self._use(item, relay.user) as server:
+        admitted = self._admission.admit(item, self._find_connection(item).spec, self._timeouts.call)
+        async with admitted, self._use(item, relay.user) as server:
             return await server.call(item, arguments, within=within, relay=relay)
 
     async def complete(
@@ -196,11 +207,7 @@ class Gateway:
     @asynccontextmanager
     async def _use(self, item: Item, user: str | None = None) -> AsyncIterator[ToolServer]:
         """The server of an item that the configuration allows. A server that is lost meanwhile is started again."""
-        connection = self._connections.get(item.server)
-        if connection is None:
-            raise Unavailable(f"server {item.server} is not configured", details={"server": item.server})
-        if not connection.spec.allows_item(item):
-            raise NotFound(f"the configuration excludes {item.id}", details={"tool": item.id})
+        connection = self._find_connection(item)
         if connection.spec.oauth.per_user and user != "":
             connection = self._find_user_connection(connection.spec, user)
         async with connection.use() as server:
@@ -230,6 +237,14 @@ class Gateway:
                 own, self._servers, None, self._timeouts, lambda _: None, self._slots, {}
             )
         return self._user_connections[key]
+
+    def _find_connection(self, item: Item) -> ServerConnection:
+        connection = self._connections.get(item.server)
+        if connection is None:
+            raise Unavailable(f"server {item.server} is not configured", details={"server": item.server})
+        if not connection.spec.allows_item(item):
+            raise NotFound(f"the configuration excludes {item.id}", details={"tool": item.id})
+        return connection
 
     def offers(self, item: Item) -> bool:
         """Whether the item's server is configured here, and its configuration allows the item."""

@@ -80,6 +80,7 @@ def build_servers_response(statuses: Sequence[ServerStatus], configuration_error
                 "problems": list(s.problems),
                 "attempts": s.attempts,
                 "retryInSeconds": s.retry_in_seconds,
+                "callsPausedSeconds": s.calls_paused_seconds,
                 "needsLogin": s.needs_login,
             }
             for s in statuses

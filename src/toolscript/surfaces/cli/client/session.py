@@ -62,13 +62,16 @@ class CommandSession:
         result = await local(self.app)
         return to_json(result) if to_json else result
 
-    async def send(self, path: str, **http: Any) -> Any:
-        """The gateway's response to an HTTP request, described as `send_to_gateway` takes it. Waits when the gateway
-        limits the rate. Raises the error that the gateway responds with, and Unavailable when it has stopped."""
+    async def send(self, path: str, *, waits: bool = True, **http: Any) -> Any:
+        """The gateway's response to an HTTP request, described as `send_to_gateway` takes it. Unless `waits` is false,
+        waits when the gateway limits the rate. Raises the error that the gateway responds with, and Unavailable when
+        it has stopped."""
         while True:
             try:
                 response = send_to_gateway(self.settings, path, **http)
             except RateLimited as error:
+                if not waits:
+                    raise
                 await asyncio.sleep(float(error.details.get("retry_after_seconds", 1)))
                 continue
             if response is None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from toolscript.domain.access import DEFAULT_PLAN, AccessKey, Scope
+from toolscript.domain.access import DEFAULT_PLAN, MAX_CALLS, AccessKey, CallLimit, Scope
 from toolscript.domain.errors import Invalid
 from toolscript.surfaces.cli.client.session import read_settings
 from toolscript.surfaces.cli.terminal import options
@@ -66,18 +66,23 @@ def keys() -> None:
 @click.option(
     "--plan", default=DEFAULT_PLAN, show_default=True, help="The plan that limits requests for documents with this key."
 )
+@click.option("--rate", type=click.IntRange(1, MAX_CALLS), help="Maximum number of tool calls a minute. Default: any.")
+@click.option("--concurrent", type=click.IntRange(1, MAX_CALLS), help="Maximum number of calls at once. Default: any.")
 @options.overrides(
     "tenant", "--tenant", metavar="NAME", help="The tenant whose documents the key is for, with the scope documents."
 )
 @options.data_dir
 @options.as_json
-def create(name: str, scopes: tuple[str, ...], expires: str | None, plan: str) -> None:
+def create(
+    name: str, scopes: tuple[str, ...], expires: str | None, plan: str, rate: int | None, concurrent: int | None
+) -> None:
     """Create a key, and print its secret: it is shown only now, and stored nowhere.
 
     Exits with 7 when the name is taken, also by a revoked key.
 
     \b
     toolscript keys create ci --scope search --scope call --expires 30d
+    toolscript keys create agent --scope search --scope call --rate 60 --concurrent 4
     toolscript keys create prometheus --scope metrics
     toolscript keys create acme-app --scope documents --tenant acme
     """
@@ -85,7 +90,14 @@ def create(name: str, scopes: tuple[str, ...], expires: str | None, plan: str) -
     expires_in = None if expires is None else _parse_duration(expires)
 
     def work(keys: Keys) -> Awaitable[tuple[AccessKey, str]]:
-        return keys.create(name, [*map(Scope, scopes)], tenant=settings.tenant, plan=plan, expires_in=expires_in)
+        return keys.create(
+            name,
+            [*map(Scope, scopes)],
+            tenant=settings.tenant,
+            plan=plan,
+            expires_in=expires_in,
+            limit=CallLimit(rate, concurrent),
+        )
 
     key, secret = _run(settings, work)
     print_answer({**_build_key_response(key), "key": secret}, _show_created)
@@ -139,6 +151,8 @@ def _build_key_response(key: AccessKey) -> dict[str, Any]:
         "scopes": sorted(key.scopes),
         "tenant": key.tenant,
         "plan": key.plan,
+        "calls_per_minute": key.calls_per_minute,
+        "concurrent_calls": key.concurrent_calls,
         "state": key.get_state(time.time()),
         "created_at": _format_time(key.created_at),
         "expires_at": _format_time(key.expires_at),
@@ -156,6 +170,11 @@ def _show_created(answer: Answer) -> None:
     click.echo(answer["key"])
 
 
+def _format_limit(key: Answer) -> str:
+    limits = {"a minute": key["calls_per_minute"], "at a time": key["concurrent_calls"]}
+    return ", ".join(f"{number} {unit}" for unit, number in limits.items() if number)
+
+
 def _show_keys(answer: Answer) -> None:
     columns: Columns = {
         "Name": "name",
@@ -164,5 +183,6 @@ def _show_keys(answer: Answer) -> None:
         "Expires": lambda key: (key["expires_at"] or "never")[:16],
         "Created": lambda key: key["created_at"][:16],
         "Tenant": "tenant",
+        "Calls": _format_limit,
     }
     print_table(columns, answer["keys"], "No keys.")

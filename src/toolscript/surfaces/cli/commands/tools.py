@@ -231,6 +231,7 @@ def call(tool_id: str, arguments: str | None, pairs: tuple[str, ...]) -> None:
                 f"/tools/{quote(tool_id, safe='', errors='replace')}",
                 lambda app: _call(app, tool_id, given),
                 body=given,
+                waits=False,
                 timeout_seconds=settings.call_timeout + 15,
                 timeout=settings.call_timeout if options.get_overrides()["call_timeout"] is not None else None,
             )
@@ -301,6 +302,8 @@ def _format_state(server: Mapping[str, Any]) -> str:
         return "starting"
     if server.get("needsLogin"):
         return "needs login"
+    if server.get("callsPausedSeconds") is not None:
+        return "calls paused"
     return str(server["state"]) + (", retrying" if server["retryInSeconds"] is not None else "")
 
 

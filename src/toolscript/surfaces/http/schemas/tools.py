@@ -57,6 +57,9 @@ class ServerResponse(CamelResponseModel):
     retry_in_seconds: float | None = Field(
         description="Seconds until a failed server is tried again; 0 while it is being tried. Null in other states."
     )
+    calls_paused_seconds: float | None = Field(
+        description="Time until a call is tried, while calls are refused because the server kept failing."
+    )
     needs_login: bool = Field(description="Whether `toolscript login` makes it usable.")
 
 
