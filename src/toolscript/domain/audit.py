@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 OK = "ok"
 ANY_ERROR = "error"
@@ -77,6 +78,14 @@ class AuditPage:
 
     events: Sequence[AuditEvent]
     next_before: int | None = None
+
+
+class CallTime(NamedTuple):
+    """How long a call of a tool or server took, and how it ended."""
+
+    name: str
+    ms: float
+    outcome: str
 
 
 @dataclass(frozen=True, slots=True)

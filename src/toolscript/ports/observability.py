@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from toolscript.domain.audit import AuditEvent, AuditPage, AuditQuery
+from toolscript.domain.audit import AuditEvent, AuditPage, AuditQuery, CallTime
 
 
 class EventSink(Protocol):
@@ -53,5 +53,8 @@ class AuditStore(Protocol):
     async def list_events(self, query: AuditQuery) -> AuditPage:
         """A page of the events that match. It can have fewer than the limit, and yet not be the last: the number of
         events that one query looks at is limited. Raises Unavailable."""
+
+    async def list_times(self, query: AuditQuery, *, by_server: bool) -> Sequence[CallTime]:
+        """The times of those of the newest `query.limit` events that match, by tool or server. Raises Unavailable."""
 
     async def close(self) -> None: ...

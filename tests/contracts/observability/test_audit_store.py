@@ -15,6 +15,7 @@ from toolscript.adapters.sql import audit as module
 from toolscript.adapters.sql.audit import SqlAudit
 from toolscript.domain.audit import UNIQUE_BITS, AuditEvent, AuditKind, AuditQuery, first_id
 from toolscript.ports.observability import AuditStore
+from toolscript.services.support import call_log
 from toolscript.services.support.call_log import CallLog
 
 pytestmark = pytest.mark.req("G-16")
@@ -127,6 +128,7 @@ async def test_one_query_looks_at_a_limited_number_of_events_and_the_log_goes_on
     store: AuditStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "WINDOW", 10)
+    monkeypatch.setattr(call_log, "MAX_SECONDS", 60.0)
     store.add([make_event(n, caller="ci" if n == 5 else "other") for n in range(100)])
     query = AuditQuery(tool="git__log", caller="ci")
     page = await store.list_events(query)
@@ -169,6 +171,17 @@ async def test_old_events_go_when_the_audit_is_too_large(url: str, monkeypatch: 
     assert 0 < size < number
     newest = [int(event.at - START) for event in page.events]
     assert newest == list(range(number - 1, number - 1 - size, -1))
+
+
+async def test_the_times_of_the_newest_events_are_those_of_a_summary(store: AuditStore) -> None:
+    store.add([make_event(n, tool=f"git__{n % 2}", ms=float(n), outcome="ok" if n else "TIMED_OUT") for n in range(10)])
+    store.add([make_event(20, kind=AuditKind.SEARCHES)])
+    first, second = (await CallLog(store).summarize(AuditQuery())).rows
+    assert (first.name, first.calls, first.errors, first.p50_ms, first.p95_ms) == ("git__0", 5, 1, 4.0, 8.0)
+    assert (second.name, second.calls, second.errors) == ("git__1", 5, 0)
+    (row,) = (await CallLog(store).summarize(AuditQuery(outcome="error"), by_server=True)).rows
+    assert (row.name, row.calls, row.errors) == ("git", 1, 1)
+    assert len(await store.list_times(AuditQuery(limit=4), by_server=True)) == 3
 
 
 def test_ids_are_in_the_order_of_time_for_two_centuries() -> None:

@@ -25,7 +25,7 @@ from toolscript.adapters.observability.audit_sink import AuditSink
 from toolscript.adapters.observability.event_sinks import BATCH
 from toolscript.adapters.sql.audit import SqlAudit
 from toolscript.app.app import open_app
-from toolscript.domain.audit import AuditEvent, AuditKind, AuditPage, AuditQuery
+from toolscript.domain.audit import AuditEvent, AuditKind, AuditPage, AuditQuery, CallTime
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.search import SearchReport
@@ -193,6 +193,9 @@ class StuckStore:
         self.written += events
 
     async def list_events(self, query: AuditQuery) -> AuditPage:
+        raise NotImplementedError
+
+    async def list_times(self, query: AuditQuery, *, by_server: bool) -> Sequence[CallTime]:
         raise NotImplementedError
 
     async def close(self) -> None: ...

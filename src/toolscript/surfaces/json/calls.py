@@ -30,7 +30,7 @@ def build_summary_response(summary: Summary) -> dict[str, Any]:
         }
         for row in summary.rows
     ]
-    return {"rows": rows, "complete": summary.is_complete}
+    return {"rows": rows}
 
 
 def build_health_response(problem: AuditState | None) -> dict[str, Any]:

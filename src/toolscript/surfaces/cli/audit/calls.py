@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -53,14 +53,29 @@ def calls(summary: str | None, limit: int, page_token: str | None, **filters: An
     toolscript calls --kind searches
     """
     settings = read_settings()
-    paging: dict[str, Any] = {} if summary else {"limit": limit, "page_token": page_token}
-    if is_gateway_running(settings):
-        more: dict[str, Any] = {"by": summary} if summary else paging
-        answer = send_to_gateway(settings, f"{PATH}/summary" if summary else PATH, **filters, **more)
-    else:
-        answer = asyncio.run(_read(settings, summary, filters, **paging))
+    has_gateway = is_gateway_running(settings)
+
+    def request(**paging: Any) -> Answer:
+        if not has_gateway:
+            return asyncio.run(_read(settings, summary, filters, **paging))
+        more = {"by": summary} if summary else paging
+        answer: Answer = send_to_gateway(settings, f"{PATH}/summary" if summary else PATH, **filters, **more)
+        return answer
+
+    answer = request() if summary else _read_pages(request, limit, page_token)
     show_events = _show_searches if filters["kind"] == "searches" else _show_calls
     print_answer(answer, _show_summary if summary else show_events)
+
+
+def _read_pages(request: Callable[..., Answer], limit: int, page_token: str | None) -> Answer:
+    """As many events as the limit: a page can be short where few events match."""
+    events: list[Any] = []
+    while True:
+        page = request(limit=limit - len(events), page_token=page_token)
+        events += page["events"]
+        page_token = page["next_page_token"]
+        if page_token is None or len(events) >= limit:
+            return {"events": events, "next_page_token": page_token}
 
 
 async def _read(
@@ -127,8 +142,6 @@ def _show_searches(answer: Answer) -> None:
 def _show_summary(answer: Answer) -> None:
     columns: Columns = {"Name": "name", "Calls": "calls", "Errors": "errors", "p50 ms": "p50_ms", "p95 ms": "p95_ms"}
     print_table(columns, answer["rows"], "No calls.")
-    if not answer["complete"]:
-        print_note("only the newest calls are in it: narrow it down with --since or another filter")
 
 
 def _show_next(answer: Answer) -> None:

@@ -48,7 +48,6 @@ class CallSummaryResponse(ResponseModel):
 
 
 class CallSummaryListResponse(ResponseModel):
-    """Calls by tool or server, the most used first."""
+    """Calls by tool or server, the most used first: those of the newest 10 000 events that match."""
 
     rows: list[CallSummaryResponse]
-    complete: bool = Field(description="False if only the newest 20 000 calls are in it.")
