@@ -19,7 +19,7 @@ async def test_the_mcp_package_is_imported_in_a_thread(monkeypatch: pytest.Monke
     threads: list[threading.Thread] = []
 
     class Recorded:
-        def __init__(self, _: int) -> None:
+        def __init__(self, *_: object) -> None:
             threads.append(threading.current_thread())
 
         @asynccontextmanager
