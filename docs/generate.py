@@ -19,7 +19,7 @@ from toolscript.surfaces.http.dependencies import get_scope
 from toolscript.surfaces.http.errors import STATUSES
 from toolscript.surfaces.http.openapi import KEY, TOKEN
 from toolscript.surfaces.http.served_app import ServedApp
-from toolscript.surfaces.mcp.definitions import INSTRUCTIONS, TOOLS
+from toolscript.surfaces.mcp.definitions import CACHE_HINTS, INSTRUCTIONS, TOOLS
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "docs" / "reference"
@@ -199,6 +199,19 @@ def mcp() -> str:
         for name, schema in tool.input_schema["properties"].items():
             needed = "required" if name in tool.input_schema["required"] else "optional"
             lines.append(f"| `{name}` ({schema['type']}) | {needed} | {schema['description']} |")
+    lines += [
+        "",
+        "## Other requests",
+        "",
+        "Prompts and resources of all servers: `prompts/list`, `prompts/get`, `resources/list`, `resources/read`,",
+        "`resources/templates/list`, `completion/complete`, `subscriptions/listen`, and over stdio",
+        "`resources/subscribe` and `resources/unsubscribe` of older clients.",
+        "[What passes through](../guide/passthrough.md) has their names, URIs and scopes. Clients may reuse answers:",
+        "",
+        "| request | milliseconds (`ttlMs`) | for (`cacheScope`) |",
+        "|---|---|---|",
+        *(f"| `{method}` | {hint.ttl_ms} | {hint.scope} |" for method, hint in CACHE_HINTS.items()),
+    ]
     return "\n".join(lines) + "\n"
 
 
