@@ -33,7 +33,7 @@ def synced(small_folder: Path) -> Path:
     names = ["plain", "a;rm -rf x", "$(reboot)", "two words", "line\nbreak", "`id`"]
     tools = [{"name": name, "description": "First line.\nSecond line.\x1b[2J"} for name in names]
     Path("lists.json").write_text(json.dumps({"tools": tools}))
-    bad = make_scripted_spec(watch=str(Path("lists.json").absolute()))
+    bad = make_scripted_spec(watch=str(Path("lists.json").absolute())) | {"trust": "open"}
     good = make_scripted_spec(tools=["echo", "pid"], prompts=True)
     Path(".toolscript.json").write_text(json.dumps({"mcpServers": {"good": good, "bad": bad}}))
     assert CliRunner().invoke(run, ["sync"]).exit_code == 0

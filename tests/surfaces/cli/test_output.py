@@ -37,7 +37,7 @@ def hostile_server(small_folder: Path) -> None:
     schema = {"type": "object", "properties": {"path": {"type": "string", "description": HOSTILE}}}
     tool = {"name": "read", "description": HOSTILE, "inputSchema": schema}
     Path("lists.json").write_text(json.dumps({"tools": [tool]}))
-    entry = make_scripted_spec(watch=str(Path("lists.json").absolute()))
+    entry = make_scripted_spec(watch=str(Path("lists.json").absolute())) | {"trust": "open"}
     Path(".toolscript.json").write_text(json.dumps({"mcpServers": {"bad": entry}}))
     assert CliRunner().invoke(run, ["sync"]).exit_code == 0
 
