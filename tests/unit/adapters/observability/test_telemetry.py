@@ -227,3 +227,26 @@ async def test_the_endpoint_may_be_the_base_url_or_the_url_of_traces(collector: 
 def test_an_invalid_endpoint_is_refused(endpoint: str) -> None:
     with pytest.raises(Invalid, match="TOOLSCRIPT_OTLP_ENDPOINT is not a valid URL"):
         Telemetry(endpoint)
+
+
+@pytest.mark.req("G-16")
+async def test_the_events_of_the_audit_are_attributes_of_spans(hosts: InMemorySpanExporter) -> None:
+    telemetry = Telemetry()
+    event = {"caller": "ci", "surface": "mcp", "profile": "", "took_ms": 5.0, "error": None}
+    with telemetry.span("tools.call"):
+        telemetry.record(event | {"type": "tools.call", "tool": "git__log", "arguments": "sha256:1", "bytes": 7})
+    telemetry.record(event | {"type": "tools.search", "query": "commits", "hits": 0, "error": "VALIDATION_ERROR"})
+    telemetry.record(event | {"type": "documents.search", "query": "private"})
+    spans = by_name(hosts)
+    assert spans.keys() == {"tools.call", "tools.search"}
+    assert spans["tools.call"].attributes == {
+        "toolscript.caller": "ci",
+        "toolscript.surface": "mcp",
+        "toolscript.tool": "git__log",
+        "toolscript.arguments": "sha256:1",
+        "toolscript.bytes": 7,
+    }
+    searched = spans["tools.search"]
+    assert searched.status.status_code is StatusCode.ERROR
+    assert (searched.attributes or {})["toolscript.query"] == "commits"
+    assert ((searched.end_time or 0) - (searched.start_time or 0)) == 5_000_000
