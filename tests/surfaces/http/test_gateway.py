@@ -125,6 +125,7 @@ async def test_a_working_server_is_listed_with_what_it_offers(http: httpx.AsyncC
         "resources": 3,
         "problems": [],
         "retryInSeconds": None,
+        "callsPausedSeconds": None,
         "needsLogin": False,
     }
 
