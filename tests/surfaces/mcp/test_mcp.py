@@ -604,7 +604,7 @@ async def test_only_post_is_allowed_because_there_are_no_sessions_and_no_streams
 
 
 @pytest.mark.req("G-08", "X-05")
-async def test_a_subscription_does_not_keep_the_connection_open(url: str) -> None:
+async def test_a_subscription_is_a_stream_that_starts_with_what_can_be_followed(url: str) -> None:
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
@@ -617,9 +617,14 @@ async def test_a_subscription_does_not_keep_the_connection_open(url: str) -> Non
         "Mcp-Method": "subscriptions/listen",
     }
     request = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}
-    async with httpx.AsyncClient(headers=headers, timeout=TIMEOUT_SECONDS) as http:
-        answer = await http.post(f"{url}/mcp", json=request)
-    assert "Method not found" in answer.text
+    async with (
+        httpx.AsyncClient(headers=headers, timeout=TIMEOUT_SECONDS) as http,
+        http.stream("POST", f"{url}/mcp", json=request) as answer,
+    ):
+        first = await anext(line async for line in answer.aiter_lines() if line.startswith("data:"))
+    message = json.loads(first.removeprefix("data:"))
+    assert message["method"] == "notifications/subscriptions/acknowledged"
+    assert "toolsListChanged" not in message["params"].get("notifications", {})
 
 
 @pytest.mark.req("G-08", "X-03")
