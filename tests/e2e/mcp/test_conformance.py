@@ -1,4 +1,4 @@
-"""MCP's conformance suite against the gateway: as it is, and with the suite's own server behind it."""
+"""MCP's conformance suite against the gateway: as it is, and with a server behind it that its scenarios fit."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ NEVER: dict[str, str] = {
     "server-sse-polling": NO_SESSIONS,
     "server-sse-multiple-streams": NO_SESSIONS,
 }
-ITS_NAMES = "it is about what the suite's own server offers, by its name there"
+ITS_NAMES = "it is about tools, prompts and resources with names of the suite"
 WITHOUT_ITS_SERVER = NEVER | dict.fromkeys(
     (
         "completion-complete",
