@@ -47,7 +47,7 @@ CHOICES = {
 }
 SECRETS = {
     *("api_key", "index", "knowledge", "index_key", "embeddings_key", "hub_token", "llm_key", "store"),
-    *("events", "jwt_secret", "page_secret", "reranker_key"),
+    *("events", "jwt_secret", "login_key", "page_secret", "reranker_key"),
 }
 
 

@@ -28,7 +28,7 @@ async def list_quarantine(app: CurrentApp, server: ServerName = None) -> JsonRes
     "/approve",
     summary="Approve definitions: their tools can be called",
     response_model=schemas.DecisionResponse,
-    responses=errors(404, 409),
+    responses=errors(400, 404, 409),
 )
 async def approve_definitions(app: CurrentApp, body: schemas.DecisionRequest) -> JsonResponse:
     pins = await app.quarantine.approve(body.tool_ids, digest=body.digest)
@@ -39,7 +39,7 @@ async def approve_definitions(app: CurrentApp, body: schemas.DecisionRequest) ->
     "/reject",
     summary="Reject definitions: they stay in quarantine under every policy",
     response_model=schemas.DecisionResponse,
-    responses=errors(404, 409),
+    responses=errors(400, 404, 409),
 )
 async def reject_definitions(app: CurrentApp, body: schemas.DecisionRequest) -> JsonResponse:
     pins = await app.quarantine.reject(body.tool_ids, digest=body.digest)
