@@ -8,6 +8,7 @@ from typing import Any
 
 from fastapi import APIRouter, FastAPI
 from fastapi.routing import APIRoute
+from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
 from starlette.types import ASGIApp
@@ -18,7 +19,7 @@ from toolscript.surfaces.http.guard import Guard, parse_origin
 from toolscript.surfaces.http.input_limits import InputLimits
 from toolscript.surfaces.http.mcp_endpoint import McpEndpoint
 from toolscript.surfaces.http.openapi import complete_document, errors
-from toolscript.surfaces.http.request_tracking import MCP_PATH, RequestTracking
+from toolscript.surfaces.http.request_tracking import CARD_NAME, MCP_PATH, RequestTracking
 from toolscript.surfaces.http.routers import (
     calls,
     discovery,
@@ -54,6 +55,15 @@ ROUTES = [route for router in ROUTERS for route in router.routes if isinstance(r
 _API = APIRouter(responses=errors(401, 403, 422, 500, 503))
 for _router in ROUTERS:
     _API.include_router(_router)
+
+
+class ProfileConvertor(StringConvertor):
+    """The name of a profile in a path: not the server card, whose route refuses other methods than GET itself."""
+
+    regex = f"(?!{CARD_NAME}$)[^/]+"
+
+
+register_url_convertor("profile", ProfileConvertor())
 
 
 class GatewayApi(FastAPI):
@@ -107,6 +117,6 @@ def create_http_app(served: ServedApp) -> FastAPI:
     add_error_handlers(http)
     http.router.routes.extend(_API.routes)
     # GET would open a stream for messages of the server, which sends none, and DELETE end a session: there are none.
-    for path in (MCP_PATH, f"{MCP_PATH}/{{profile}}"):
+    for path in (MCP_PATH, f"{MCP_PATH}/{{profile:profile}}"):
         http.router.routes.append(Route(path, endpoint, methods=["POST"], include_in_schema=False))
     return http
