@@ -2,13 +2,14 @@
 //
 // `node authorization.mjs MODULES OPTIONS` prints one line of JSON that says where it listens, and ends with its input.
 // Everybody who asks is logged in as "ann" and consents. OPTIONS is JSON: `ttl` (seconds of an access token),
-// `documents` (client id documents by URL), `registration` (false: clients do not register themselves), `port`.
+// `documents` (client id documents by URL), `registration` (false: clients do not register themselves), `port`, `scopes`
+// (of the servers that its tokens are for).
 // GET /test/record lists everything secret that it issued, and counts the requests to its token endpoint.
 import { createServer } from 'node:http';
 import { pathToFileURL } from 'node:url';
 
 const [modules, json] = process.argv.slice(2);
-const options = { ttl: 3600, documents: null, registration: true, port: 0, ...JSON.parse(json ?? '{}') };
+const options = { ttl: 3600, documents: null, registration: true, port: 0, scopes: 'tools:read tools:write', ...JSON.parse(json ?? '{}') };
 const { Provider } = await import(pathToFileURL(`${modules}/oidc-provider/lib/index.js`));
 
 const server = createServer();
@@ -27,7 +28,7 @@ const provider = new Provider(issuer, {
       token_endpoint_auth_method: 'client_secret_basic',
     },
   ],
-  scopes: ['offline_access', 'tools:read', 'tools:write'],
+  scopes: ['offline_access', ...options.scopes.split(' ')],
   ttl: { AccessToken: options.ttl, RefreshToken: 86400, Grant: 86400, Session: 86400, Interaction: 600 },
   rotateRefreshToken: true,
   pkce: { required: () => true },
@@ -40,7 +41,7 @@ const provider = new Provider(issuer, {
       enabled: true,
       getResourceServerInfo: (ctx, resource) => ({
         audience: resource,
-        scope: 'tools:read tools:write',
+        scope: options.scopes,
         accessTokenFormat: 'jwt',
         accessTokenTTL: options.ttl,
       }),
