@@ -58,7 +58,7 @@ Check = Callable[[Settings, int], Coroutine[Any, Any, None]]
 
 
 def make_settings(folder: Path) -> Settings:
-    return load_settings(data_dir=folder / "data", search_model="hashed-64")
+    return load_settings(data_dir=folder / "data", search_model="hashed-64", quarantine="open")
 
 
 # --- documents ---

@@ -45,7 +45,7 @@ SETS = (
 
 @asynccontextmanager
 async def open_catalogue(folder: Path) -> AsyncIterator[App]:
-    async with open_app(load_settings(variables={}, data_dir=folder)) as app:
+    async with open_app(load_settings(variables={}, data_dir=folder, quarantine="open")) as app:
         yield app
 
 

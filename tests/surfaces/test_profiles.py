@@ -54,23 +54,23 @@ VISIBLE = {
     "nothing": set[str](),
 }
 QUERIES = ["read or write a file", "send an email message", "summarise the mailbox", "notes", *VISIBLE["default"]]
+OPERATOR_KEY = "the key of the operator"
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 
 @dataclass
 class Client:
-    """Sends requests with the profile in the path of MCP, or with a key."""
+    """Sends requests with a key, and with the profile in the path of MCP."""
 
     http: httpx.AsyncClient
-    key: str | None = None
+    key: str = OPERATOR_KEY
     profile: str | None = None
 
     async def get(self, path: str, **query: Any) -> httpx.Response:
-        return await self.http.get(path, params=query, headers={"X-API-Key": self.key} if self.key else {})
+        return await self.http.get(path, params=query, headers={"X-API-Key": self.key})
 
     async def post(self, path: str, body: Any) -> httpx.Response:
-        headers = ACCEPT | ({"X-API-Key": self.key} if self.key else {})
-        return await self.http.post(path, json=body, headers=headers)
+        return await self.http.post(path, json=body, headers=ACCEPT | {"X-API-Key": self.key})
 
     async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
         path = f"/mcp/{self.profile}" if self.profile else "/mcp"
@@ -92,7 +92,8 @@ def _read_keys_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
-    settings = load_settings(variables={}, data_dir=tmp_path_factory.mktemp("profiles"), search_model="hashed-64")
+    folder = tmp_path_factory.mktemp("profiles")
+    settings = load_settings(variables={}, data_dir=folder, search_model="hashed-64", api_key=OPERATOR_KEY)
     async with open_app(settings, serving=True) as opened:
         await opened.skill_store.save_skills([Skill("files", "Files", "Files"), Skill("mail", "Mail", "Mail")])
         await opened.sync.run(ITEMS)
@@ -191,7 +192,9 @@ async def test_what_is_hidden_is_answered_like_what_does_not_exist(http: httpx.A
     client = Client(http, profile="disk")
     hidden = await client.read_text("describe_tool", tool_id="post__send_email")
     unknown = await client.read_text("describe_tool", tool_id="post__sent_email")
-    assert hidden.replace("post__send_email", "X") == unknown.replace("post__sent_email", "X")
+    assert hidden.startswith("no such tool: 'post__send_email': did you mean disk__")
+    assert unknown.startswith("no such tool: 'post__sent_email': did you mean disk__")
+    assert find_ids(hidden) - {"post__send_email"} == find_ids(unknown)
 
 
 async def test_a_key_has_its_own_profile_and_can_choose_no_other(app: App) -> None:
@@ -205,6 +208,7 @@ async def test_a_key_has_its_own_profile_and_can_choose_no_other(app: App) -> No
             refused = await Client(http, key).post(f"/mcp/{profile}", {})
             assert refused.status_code == 403
             assert repr(profile) in refused.json()["error"]["message"]
+        assert (await http.post("/mcp/disk", json={})).status_code == 401, "who has no key learns of no profile"
         unknown = await Client(http, other).post("/mcp/unknown", {})
         assert unknown.status_code == 404
         assert "no such profile: 'unknown'" in unknown.json()["error"]["message"]

@@ -53,11 +53,11 @@ class User:
     """A user with a browser, who consents to everything."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.scopes: list[str] = []
         self._sent_back = ""
 
     async def visit(self, url: str) -> None:
-        self.asked.append(parse_qs(urlsplit(url).query)["scope"][0])
+        self.scopes.append(parse_qs(urlsplit(url).query)["scope"][0])
         self._sent_back = follow_redirects(url)
 
     async def return_code(self) -> AuthorizationCodeResult:
@@ -107,7 +107,7 @@ async def test_a_client_logs_in_by_itself_and_searches(tmp_path: Path, authoriza
         async with serve(app) as url, connect(url, memory, user) as client:
             tools = {tool.name for tool in (await client.list_tools()).tools}
             found = await client.call_tool("search_tools", {"query": "read a file"})
-    assert set(user.asked[0].split()) >= set(SCOPES.split()), "the scopes that the refusal names"
+    assert set(user.scopes[0].split()) >= set(SCOPES.split()), "the scopes that the refusal names"
     assert memory.tokens is not None
     assert {"search_tools", "call_tool", "search_documents", "search_knowledge"} <= tools
     assert "disk__read_file" in str(found.content)

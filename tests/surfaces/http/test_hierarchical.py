@@ -12,6 +12,7 @@ import pytest
 
 from toolscript.app.app import App, open_app
 from toolscript.domain.catalog import Item, ItemType, Skill
+from toolscript.domain.servers import TrustPolicy
 from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.http.app import create_http_app
@@ -399,7 +400,7 @@ async def test_responses_follow_changes_of_the_catalogue(changing: httpx.AsyncCl
     await app.sync.run(rest)
     assert first["id"] not in [tool["id"] for tool in (await search(changing))["tools"]]
     item = next(item for item in ITEMS if item.id == first["id"])
-    await app.sync.run([*rest, replace(item, annotations={"title": "Anew"})])
+    await app.sync.run([*rest, replace(item, annotations={"title": "Anew"})], policy=TrustPolicy.OPEN)
     again = (await search(changing))["tools"][0]
     assert (again["id"], again["annotations"]) == (first["id"], {"title": "Anew"})
 
@@ -410,7 +411,8 @@ async def test_a_schema_is_returned_unchanged_even_with_numbers_beyond_64_bits(
 ) -> None:
     odd = {"maximum": 2**70, "minimum": -(2**63) - 1, "default": "größer 🚀 \u2028", "deep": [[[{}]]]}
     first = (await search(changing))["tools"][0]
-    await app.sync.run([replace(item, input_schema=odd) if item.id == first["id"] else item for item in ITEMS])
+    changed = [replace(item, input_schema=odd) if item.id == first["id"] else item for item in ITEMS]
+    await app.sync.run(changed, policy=TrustPolicy.OPEN)
     again = (await search(changing))["tools"][0]
     assert (again["id"], again["input_schema"]) == (first["id"], odd)
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from toolscript.domain.catalog import ItemType, Schema
 from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable
-from toolscript.domain.filters import Condition, Filter, Op, matches
+from toolscript.domain.filters import Condition, Filter, Op, Payload, matches
 from toolscript.domain.profiles import Profile
 from toolscript.domain.search import SearchPart, SearchReport
 from toolscript.ports.observability import EventSink
@@ -315,7 +315,7 @@ class HierarchicalSearch:
         chosen = cover_needs(ranked, needs, run.request.limit)
         payloads = await self._ranking.read_payloads([i for i, _ in chosen], PAYLOAD)
         hits = [
-            HierarchicalHit(i, score, payloads.get(i) or {}, variants=self._list_variants(run, i))
+            HierarchicalHit(i, score, _read_payload(run, i, payloads), variants=self._list_variants(run, i))
             for i, score in chosen
         ]
         usable = [hit for hit in hits if None not in map(hit.payload.get, REQUIRED_FIELDS)]
@@ -348,6 +348,14 @@ class HierarchicalSearch:
             outside = {i for i in named if not matches(where, payloads.get(i, {}))}
             found = {i: score for i, score in found.items() if i not in outside}
         return found, ranked.legs.needs
+
+
+def _read_payload(run: _Run, item_id: str, payloads: Mapping[str, Payload]) -> Payload:
+    """What the index says of a tool. What is in quarantine, the catalogue knows first."""
+    payload, catalogue = payloads.get(item_id) or {}, run.catalogue
+    if catalogue is None or item_id not in catalogue.items:
+        return payload
+    return {**payload, "quarantine": catalogue.items[item_id].quarantine}
 
 
 async def _add_schemas(hits: Sequence[HierarchicalHit], run: _Run) -> list[HierarchicalHit]:

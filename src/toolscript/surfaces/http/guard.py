@@ -136,6 +136,7 @@ class Guard:
         once, and early."""
         served, is_mcp = self._served, is_mcp_path(path)
         is_public = served.settings.knowledge_access == "public" and not served.settings.oauth_resource
+        is_public = is_public and get_mcp_profile(path) is None  # who has no key learns of no profile
         try:
             try:
                 return await find_grant(served.settings, served.current, sent)

@@ -32,7 +32,7 @@ ADA = Caller(key="ada")
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return load_settings(variables={}, data_dir=tmp_path / "data", search_model="hashed-64")
+    return load_settings(variables={}, data_dir=tmp_path / "data", search_model="hashed-64", quarantine="open")
 
 
 @pytest.fixture

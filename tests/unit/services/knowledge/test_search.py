@@ -631,6 +631,9 @@ async def test_every_search_records_one_event() -> None:
     assert plain == {
         "type": "knowledge.search",
         "request_id": "r-1",
+        "caller": "owner",
+        "surface": "cli",
+        "profile": "",
         "query": "moon and sea",
         "limit": 2,
         "types": ["chunk"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -12,6 +13,7 @@ from rich.console import Console
 from toolscript.settings import load_settings
 from toolscript.surfaces.cli.commands import gateway
 from toolscript.surfaces.cli.commands.gateway import GatewayRun
+from toolscript.surfaces.http.served_app import ServedApp
 
 pytestmark = pytest.mark.req("G-03")
 
@@ -21,7 +23,7 @@ async def test_the_record_of_the_catalogue_is_written_on_the_loop_only(
 ) -> None:
     """Servers that become ready write it there, too; a thread of its own would lose one of two changes."""
     writers: list[threading.Thread] = []
-    monkeypatch.setattr(gateway, "_create_http_server", lambda _: None)
+    monkeypatch.setattr(gateway, "_create_http_server", lambda each: SimpleNamespace(served=ServedApp(each)))
     monkeypatch.setattr(gateway, "write_record", lambda *_: writers.append(threading.current_thread()))
     (tmp_path / "servers.json").write_text('{"mcpServers": {"good": {"command": "true"}}}')
     settings = load_settings(variables={}, data_dir=tmp_path / "data", config=tmp_path / "servers.json")
