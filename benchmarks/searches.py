@@ -6,6 +6,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,14 +17,18 @@ from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.adapters.onnx.model_folders import PACKAGED
 from toolscript.app.app import App, open_app
 from toolscript.domain.catalog import Item
+from toolscript.domain.profiles import ItemRules, Profile
+from toolscript.domain.requests import profile_name
 from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.settings import PREFIX, load_settings
 
 REPEATED = 20
+FEW = 50
 NOTE = (
     "One client; the embedded index and store, the packaged model; the demo catalogue and larger ones made from it. "
     "New queries are beside embedding the same queries and nothing else; repeated ones, whose vectors are "
-    "remembered, beside new ones in the same catalogue."
+    "remembered, beside new ones in the same catalogue; those of a caller whose profile shows 50 tools, beside those "
+    "of one who sees all."
 )
 COMMAND_NOTE = (
     "`toolscript search` on the demo catalogue as a process of its own: with an empty data folder, where the "
@@ -48,6 +53,8 @@ async def _in_process(items: list[Item], count: int) -> list[Row]:
         settings = load_settings(variables={}, data_dir=folder, search_model=PACKAGED, search_device="cpu")
         async with open_app(settings) as app:
             await app.sync.run(items)
+            visible = tuple(item.id for item in items[:: max(1, len(items) // FEW)][:FEW])
+            app.profiles.replace([Profile("few", allow=ItemRules(tools=visible))])
             return await _searches(app, f"{len(items):,} tools", count)
 
 
@@ -59,12 +66,22 @@ async def _searches(app: App, size: str, count: int) -> list[Row]:
     queries = make_queries(count, seed=6)
     new, embedding = await side_by_side(queries, app.tool_search.search, alone.embed_query)
     await alone.close()
+    few, everything = await side_by_side(make_queries(count, seed=7), partial(_search_few, app), app.tool_search.search)
     again = queries[:REPEATED] * (count // REPEATED)
     repeated = Sample([await measure_seconds(app.tool_search.search, query) for query in again])
     return [
         Row("New queries", size, new, "embedding alone", embedding),
         Row("Repeated queries", size, repeated, "new queries", new),
+        Row(f"New queries, profile of {FEW} tools", size, few, "without a profile", everything),
     ]
+
+
+async def _search_few(app: App, query: str) -> None:
+    profile_name.set("few")
+    try:
+        await app.tool_search.search(query)
+    finally:
+        profile_name.set(None)
 
 
 async def _commands(times: int) -> list[Row]:
