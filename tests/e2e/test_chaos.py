@@ -19,6 +19,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.fixtures.serving import build_calls
 from tests.servers import make_scripted_server
 from toolscript.adapters.mcp.client import McpServers
 from toolscript.app.app import App, open_app
@@ -115,8 +116,7 @@ async def connect(app: App) -> tuple[Gateway, CallTool]:
     await gateway.apply([make_server(number) for number in range(SERVERS)])
     await gateway.settle(60)
     assert {status.reason for status in gateway.statuses} == {None}
-    parts = app.item_store, app.snapshots, gateway, app.tool_search, app.argument_checker, app.observability.events
-    return gateway, CallTool(*parts, visibility=app.visibility)
+    return gateway, build_calls(app, gateway)
 
 
 @pytest.mark.req("G-02", "G-05")

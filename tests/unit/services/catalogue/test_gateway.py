@@ -12,6 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.fixtures.serving import build_calls
 from tests.servers import make_scripted_server as spec
 from tests.servers import serving_http
 from toolscript.adapters.mcp.client import McpServers
@@ -32,18 +33,6 @@ async def gateway(app: App) -> AsyncIterator[Gateway]:
     gateway = Gateway(McpServers(), app.sync, TIMEOUTS)
     yield gateway
     await gateway.close()
-
-
-def build_calls(app: App, gateway: Gateway) -> CallTool:
-    return CallTool(
-        app.item_store,
-        app.snapshots,
-        gateway,
-        app.tool_search,
-        app.argument_checker,
-        app.observability.events,
-        visibility=app.visibility,
-    )
 
 
 @pytest.fixture

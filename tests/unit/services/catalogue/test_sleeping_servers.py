@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.fixtures.serving import build_calls
 from tests.servers import make_scripted_server
 from toolscript.adapters.mcp.client import McpServers
 from toolscript.app.app import App
@@ -37,15 +38,7 @@ async def gateway(app: App) -> AsyncIterator[Gateway]:
 
 @pytest.fixture
 def calls(app: App, gateway: Gateway) -> CallTool:
-    return CallTool(
-        app.item_store,
-        app.snapshots,
-        gateway,
-        app.tool_search,
-        app.argument_checker,
-        app.observability.events,
-        visibility=app.visibility,
-    )
+    return build_calls(app, gateway)
 
 
 @pytest.fixture

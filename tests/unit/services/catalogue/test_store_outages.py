@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.fixtures.serving import build_calls
 from tests.servers import make_scripted_server as spec
 from toolscript.adapters.mcp.client import McpServers
 from toolscript.app.app import App
@@ -17,7 +18,6 @@ from toolscript.domain.servers import ServerState
 from toolscript.services.catalogue.gateway import Gateway
 from toolscript.services.catalogue.server_connection import Timeouts
 from toolscript.services.catalogue.snapshot import Change
-from toolscript.services.tools.call import CallTool
 
 pytestmark = pytest.mark.req("X-07")
 
@@ -28,18 +28,6 @@ async def until(holds: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
         while not holds():  # noqa: ASYNC110  (what is waited for happens in another process)
             await asyncio.sleep(0.01)
-
-
-def build_calls(app: App, gateway: Gateway) -> CallTool:
-    return CallTool(
-        app.item_store,
-        app.snapshots,
-        gateway,
-        app.tool_search,
-        app.argument_checker,
-        app.observability.events,
-        visibility=app.visibility,
-    )
 
 
 async def fail(*_: Any, **__: Any) -> Any:

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from tests.fixtures.serving import build_calls
 from tests.servers import make_scripted_server as spec
 from toolscript.adapters.mcp.client import McpServers
 from toolscript.app.app import App
@@ -20,7 +21,6 @@ from toolscript.services.access.rates import Buckets
 from toolscript.services.catalogue.gateway import Gateway
 from toolscript.services.catalogue.server_connection import Timeouts
 from toolscript.services.support.call_admission import CallAdmission
-from toolscript.services.tools.call import CallTool
 
 pytestmark = pytest.mark.req("G-19")
 
@@ -166,15 +166,7 @@ async def gateway(app: App) -> AsyncIterator[Gateway]:
 
 
 async def test_a_server_that_dies_with_every_call_is_paused_and_its_status_says_so(app: App, gateway: Gateway) -> None:
-    calls = CallTool(
-        app.item_store,
-        app.snapshots,
-        gateway,
-        app.tool_search,
-        app.argument_checker,
-        app.observability.events,
-        visibility=app.visibility,
-    )
+    calls = build_calls(app, gateway)
     await gateway.apply([spec("frail"), spec("good")])
     await gateway.settle(60)
     for _ in range(2):
