@@ -16,7 +16,7 @@ from mcp_types import CallToolRequestParams
 from tests.servers import make_scripted_server
 from toolscript.app.app import App, open_app
 from toolscript.domain.access import Principal
-from toolscript.domain.servers import ServerStart
+from toolscript.domain.servers import ServerStart, ServerState
 from toolscript.settings import load_settings
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.served_app import ServedApp
@@ -34,7 +34,7 @@ async def app(tmp_path: Path) -> AsyncIterator[App]:
         await app.gateway.apply([replace(spec, start=ServerStart.LAZY), make_scripted_server("busy", tools=["pid"])])
         await app.gateway.settle(TIMEOUT_SECONDS)
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            while not app.gateway.is_asleep("rare"):  # noqa: ASYNC110
+            while not any(status.state is ServerState.ASLEEP for status in app.gateway.statuses):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         yield app
 

@@ -120,8 +120,6 @@ class ServerConnection:
         if self._failures and self._server is None and has_failed:
             left = round(max(0.0, (self._retry_at or 0.0) - time.monotonic()), 1)
             status = replace(status, state=ServerState.FAILED)
-        if self._is_idle:  # its process is being stopped
-            status = replace(status, state=ServerState.ASLEEP)
         return replace(status, attempts=self._attempts, retry_in_seconds=left, needs_login=self._needs_login)
 
     @property
