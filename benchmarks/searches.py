@@ -66,13 +66,13 @@ async def _searches(app: App, size: str, count: int) -> list[Row]:
     queries = make_queries(count, seed=6)
     new, embedding = await side_by_side(queries, app.tool_search.search, alone.embed_query)
     await alone.close()
-    few, everything = await side_by_side(make_queries(count, seed=7), partial(_search_few, app), app.tool_search.search)
     again = queries[:REPEATED] * (count // REPEATED)
     repeated = Sample([await measure_seconds(app.tool_search.search, query) for query in again])
+    few, everything = await side_by_side(again, partial(_search_few, app), app.tool_search.search)
     return [
         Row("New queries", size, new, "embedding alone", embedding),
         Row("Repeated queries", size, repeated, "new queries", new),
-        Row(f"New queries, profile of {FEW} tools", size, few, "without a profile", everything),
+        Row(f"Repeated queries, profile of {FEW} tools", size, few, "without a profile", everything),
     ]
 
 

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from toolscript.domain.filters import EVERYTHING, Condition, Filter, Op, Payload, Subset, is_number, parse_moment
@@ -71,6 +72,12 @@ def point_id(own_id: str) -> str:
     return str(uuid.uuid5(_NAMESPACE, own_id))
 
 
+@lru_cache(maxsize=256)
+def _derive_ids(own_ids: frozenset[str]) -> set[uuid.UUID]:
+    """Remembered: a caller's subset is the same with every search, and 50 ids take 0.3 ms."""
+    return {uuid.UUID(point_id(each)) for each in own_ids}
+
+
 def field_path(field: str) -> str:
     """A payload field as a path: quoted, so that dots and spaces in it are part of the name."""
     return field if field.replace("_", "a").isalnum() and field.isascii() else f'"{field}"'
@@ -99,7 +106,7 @@ class _Translation:
         self._nothing = package.has_id(set())
 
     def subset(self, subset: Subset) -> Any:
-        ids = self._package.has_id({uuid.UUID(point_id(each)) for each in subset.ids})
+        ids = self._package.has_id(_derive_ids(subset.ids))
         named = self.any_of([ids, *map(self.condition, subset.conditions)])
         return self._not(named) if subset.excluded else named
 
