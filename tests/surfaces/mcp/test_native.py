@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from mcp import Client, MCPError, StdioServerParameters
+from mcp import Client, MCPError
 from mcp_types import (
     INVALID_PARAMS,
     GetPromptResult,
@@ -22,14 +22,12 @@ from mcp_types import (
     TextResourceContents,
 )
 
-from tests.fixtures.serving import serve
+from tests.fixtures.serving import build_mcp_command, serve_configuration
 from tests.servers import make_scripted_spec
-from tests.servers.preloaded import toolscript_command
-from toolscript.app.app import App, open_app
+from toolscript.app.app import App
 from toolscript.configuration.files import load_configuration
 from toolscript.domain.access import Scope
 from toolscript.services.tools import native
-from toolscript.settings import load_settings
 from toolscript.surfaces.mcp.native import RESOURCE_NOT_FOUND
 
 pytestmark = pytest.mark.req("G-08")
@@ -89,21 +87,8 @@ def write_configuration(folder: Path) -> Path:
     return file
 
 
-@asynccontextmanager
-async def open_gateway(folder: Path) -> AsyncIterator[tuple[App, str]]:
-    given = {"data_dir": folder / "data", "search_model": "hashed-64", "index": "memory:", "port": 0}
-    configuration = load_configuration(write_configuration(folder), home=folder, folder=folder, environment={})
-    async with open_app(load_settings(variables={}, **given), serving=True) as app:
-        await app.gateway.apply(configuration.servers)
-        await app.gateway.settle(TIMEOUT_SECONDS)
-        async with serve(app) as url:
-            yield app, url
-
-
-def stdio(folder: Path, *arguments: str) -> StdioServerParameters:
-    command, *first = toolscript_command()
-    environment = {"TOOLSCRIPT_SEARCH_MODEL": "hashed-64", "HOME": str(folder)}
-    return StdioServerParameters(command=command, args=[*first, "mcp", *arguments], env=environment)
+def open_gateway(folder: Path) -> AbstractAsyncContextManager[tuple[App, str]]:
+    return serve_configuration(write_configuration(folder), folder)
 
 
 @asynccontextmanager
@@ -115,7 +100,7 @@ async def over_http(folder: Path) -> AsyncIterator[Client]:
 @asynccontextmanager
 async def over_stdio(folder: Path) -> AsyncIterator[Client]:
     arguments = ("--config", str(write_configuration(folder)), "--data-dir", str(folder / "data"))
-    async with Client(stdio(folder, *arguments)) as client, asyncio.timeout(TIMEOUT_SECONDS):
+    async with Client(build_mcp_command(folder, *arguments)) as client, asyncio.timeout(TIMEOUT_SECONDS):
         while len((await client.list_prompts()).prompts) < 4:  # noqa: ASYNC110  (the event happens in another process)
             await asyncio.sleep(0.05)
         yield client
@@ -127,7 +112,7 @@ async def through_another_process(folder: Path) -> AsyncIterator[Client]:
     other.mkdir()
     async with (
         open_gateway(folder) as (_, url),
-        Client(stdio(folder, "--gateway", url, "--data-dir", str(other))) as client,
+        Client(build_mcp_command(folder, "--gateway", url, "--data-dir", str(other))) as client,
     ):
         yield client
 

@@ -5,24 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import Client, MCPError, StdioServerParameters
+from mcp import Client, MCPError
 from mcp.client.subscriptions import PromptsListChanged, ResourcesListChanged, ResourceUpdated
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
 
-from tests.fixtures.serving import serve
+from tests.fixtures.serving import build_mcp_command, serve_configuration
 from tests.servers import make_scripted_spec
-from tests.servers.preloaded import toolscript_command
-from toolscript.app.app import App, open_app
-from toolscript.configuration.files import load_configuration
+from toolscript.app.app import App
 from toolscript.services.tools import native_changes
 from toolscript.services.tools.native_changes import ChangeFilter, ResourceChanged
-from toolscript.settings import load_settings
 
 pytestmark = [
     pytest.mark.req("G-08"),
@@ -70,22 +67,8 @@ class Notes:
         (self.folder / "updates").write_text(str(self.updates))
 
 
-@asynccontextmanager
-async def open_gateway(notes: Notes) -> AsyncIterator[tuple[App, str]]:
-    folder = notes.folder
-    given = {"data_dir": folder / "data", "search_model": "hashed-64", "index": "memory:", "port": 0}
-    configuration = load_configuration(notes.configuration, home=folder, folder=folder, environment={})
-    async with open_app(load_settings(variables={}, **given), serving=True) as app:
-        await app.gateway.apply(configuration.servers)
-        await app.gateway.settle(TIMEOUT_SECONDS)
-        async with serve(app) as url:
-            yield app, url
-
-
-def stdio(folder: Path, *arguments: str) -> StdioServerParameters:
-    command, *first = toolscript_command()
-    environment = {"TOOLSCRIPT_SEARCH_MODEL": "hashed-64", "HOME": str(folder)}
-    return StdioServerParameters(command=command, args=[*first, "mcp", *arguments], env=environment)
+def open_gateway(notes: Notes) -> AbstractAsyncContextManager[tuple[App, str]]:
+    return serve_configuration(notes.configuration, notes.folder)
 
 
 @asynccontextmanager
@@ -97,7 +80,10 @@ async def over_http(notes: Notes, **options: Any) -> AsyncIterator[Client]:
 @asynccontextmanager
 async def over_stdio(notes: Notes, **options: Any) -> AsyncIterator[Client]:
     arguments = ("--config", str(notes.configuration), "--data-dir", str(notes.folder / "data"))
-    async with Client(stdio(notes.folder, *arguments), **options) as client, asyncio.timeout(TIMEOUT_SECONDS):
+    async with (
+        Client(build_mcp_command(notes.folder, *arguments), **options) as client,
+        asyncio.timeout(TIMEOUT_SECONDS),
+    ):
         while not (await client.list_prompts()).prompts:  # noqa: ASYNC110  (the event happens in another process)
             await asyncio.sleep(0.05)
         yield client
@@ -109,7 +95,7 @@ async def through_another_process(notes: Notes, **options: Any) -> AsyncIterator
     arguments = ("--data-dir", str(notes.folder / "other"))
     async with (
         open_gateway(notes) as (_, url),
-        Client(stdio(notes.folder, "--gateway", url, *arguments), **options) as client,
+        Client(build_mcp_command(notes.folder, "--gateway", url, *arguments), **options) as client,
     ):
         yield client
 
@@ -171,7 +157,7 @@ async def test_a_process_that_forwards_outlives_the_gateway_that_it_listens_to(m
         gateway = await stack.enter_async_context(AsyncExitStack())
         _, url = await gateway.enter_async_context(open_gateway(notes))
         arguments = ("--gateway", url, "--data-dir", str(notes.folder / "other"))
-        client = await stack.enter_async_context(Client(stdio(notes.folder, *arguments), mode=mode))
+        client = await stack.enter_async_context(Client(build_mcp_command(notes.folder, *arguments), mode=mode))
         if mode == "legacy":
             await client.subscribe_resource(WELCOME)
             await gateway.aclose()

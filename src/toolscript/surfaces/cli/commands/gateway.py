@@ -261,7 +261,8 @@ class GatewayRun:
         loop.call_soon_threadsafe(self._apply_profiles)
         loop.call_soon_threadsafe(self._keep_record)
         names = ", ".join(s.name for s in self._configuration.servers) or "none"
-        self._console.print(f"configuration changed; servers: {escape_markup(names)}")
+        profiles = ", ".join(p.name for p in self._configuration.profiles) or "none, everyone sees everything"
+        self._console.print(f"configuration changed; servers: {escape_markup(names)}; profiles: {profiles}")
         return self._configuration.servers
 
     def _apply_profiles(self) -> None:
