@@ -25,7 +25,7 @@ from typing import Any, cast
 import pytest
 
 from tests.fixtures.document_ingest import Ingest, sentences
-from toolscript.adapters.books.reader import FileBooks
+from toolscript.adapters.files.reader import FileBooks
 from toolscript.adapters.sql.documents import ABANDONED_AFTER_SECONDS, SqlDocuments
 from toolscript.app.app import App, open_app
 from toolscript.domain.catalog import Item

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.books import BOOKS, NoBooks, lay_out, write_questions
 from tests.fixtures.databases import open_memory_database
-from toolscript.adapters.books.reader import FileBooks
+from toolscript.adapters.files.reader import FileBooks
 from toolscript.adapters.memory import MemoryIndex
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.adapters.sql.knowledge import SqlKnowledge

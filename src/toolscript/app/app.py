@@ -254,7 +254,7 @@ class App:
         store, index, embedder = self.knowledge_store, self.index, self.text_model.embedder
         if store is None:
             return None, None
-        from toolscript.adapters.books.reader import FileBooks
+        from toolscript.adapters.files.reader import FileBooks
         from toolscript.services.knowledge.extraction import Extractor
         from toolscript.services.knowledge.ingest import IngestKnowledge
         from toolscript.services.knowledge.transfer import ImportKnowledge

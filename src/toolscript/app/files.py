@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from toolscript.adapters.books.reader import FileBooks
+from toolscript.adapters.files.reader import FileBooks
 from toolscript.ports.files import BookReader
 
 # The slowest texts known (brackets that close nothing) take about a second at this size; see `is_quick` in
-# adapters/books/worker.py.
+# adapters/files/worker.py.
 MAX_IN_PROCESS_BYTES = 32_000
 
 

@@ -12,7 +12,7 @@ class BookReader(Protocol):
     """Reads files as books.
 
     >>> import asyncio, tempfile
-    >>> from toolscript.adapters.books.reader import FileBooks
+    >>> from toolscript.adapters.files.reader import FileBooks
     >>> file = Path(tempfile.mkdtemp()) / "guide.md"
     >>> _ = file.write_text("# Installing\\n\\nRun the installer.")
     >>> book = asyncio.run(FileBooks().read(file))

@@ -12,7 +12,7 @@ import pytest
 from tests.fixtures.catalogue import CountingEmbedder, Fuse
 from tests.fixtures.databases import open_memory_database
 from tests.fixtures.knowledge_ingest import HANDBOOK, Library, book, chapter, facts
-from toolscript.adapters.books.reader import FileBooks
+from toolscript.adapters.files.reader import FileBooks
 from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
 from toolscript.adapters.sql.knowledge import SqlKnowledge
 from toolscript.domain.errors import Invalid, NotFound, Unavailable

@@ -11,9 +11,9 @@ import pytest
 from docx.oxml import OxmlElement
 
 from tests.fixtures.book_files import epub
-from toolscript.adapters.books.docx import read_docx
-from toolscript.adapters.books.epub import read_epub
-from toolscript.adapters.books.parts import build_book
+from toolscript.adapters.files.markup.epub import read_epub
+from toolscript.adapters.files.office.docx import read_docx
+from toolscript.adapters.files.parts import build_book
 from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import Block, BlockKind, Book, Position
 

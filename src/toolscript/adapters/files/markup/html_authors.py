@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from toolscript.adapters.books.parts import clean_prose, split_authors
+from toolscript.adapters.files.parts import clean_prose, split_authors
 
 _FIELDS = frozenset(["author", "authors", "citation_author", "dc.creator", "dcterms.creator"])
 _OTHER_WORKS = ("biblio", "citation", "comment", "reference")

@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html.parser import HTMLParser
 
-from toolscript.adapters.books.encoding import decode_text
-from toolscript.adapters.books.html_authors import PageAuthors
-from toolscript.adapters.books.html_elements import BLOCKS, LEVELS, VOID, OpenElements
-from toolscript.adapters.books.parts import (
+from toolscript.adapters.files.encoding import decode_text
+from toolscript.adapters.files.markup.html_authors import PageAuthors
+from toolscript.adapters.files.markup.html_elements import BLOCKS, LEVELS, VOID, OpenElements
+from toolscript.adapters.files.parts import (
     Heading,
     ParsedBook,
     Part,

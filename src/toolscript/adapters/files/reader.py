@@ -14,7 +14,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
-from toolscript.adapters.books.parts import BookLimits
+from toolscript.adapters.files.parts import BookLimits
 from toolscript.adapters.worker_process import start_worker, stop_worker
 from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import BOOK_ENDINGS, Block, BlockKind, Book, Position
@@ -53,7 +53,7 @@ class FileBooks:
     def _read_small_text(self, file: IO[bytes], ending: str) -> dict[str, Any] | None:
         if os.fstat(file.fileno()).st_size > self._max_in_process_bytes:
             return None
-        from toolscript.adapters.books.worker import build_answer, is_quick
+        from toolscript.adapters.files.worker import build_answer, is_quick
 
         data = file.read(self._max_in_process_bytes)
         if is_quick(data):
@@ -64,7 +64,7 @@ class FileBooks:
     async def _run_worker(self, file: IO[bytes], ending: str) -> bytes:
         limits = self._limits
         sizes = (str(int(each)) for each in astuple(limits))
-        child = await start_worker("toolscript.adapters.books.worker", ending, *sizes, stdin=file)
+        child = await start_worker("toolscript.adapters.files.worker", ending, *sizes, stdin=file)
         try:
             async with asyncio.timeout(limits.seconds):
                 output = await _read_output(

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, zip_longest
 
-from toolscript.adapters.books.page_furniture import is_contents_line, remove_furniture
-from toolscript.adapters.books.parts import Heading, ParsedBook, Part, TextBlock, extract_title, make_block, normalize
+from toolscript.adapters.files.page_furniture import is_contents_line, remove_furniture
+from toolscript.adapters.files.parts import Heading, ParsedBook, Part, TextBlock, extract_title, make_block, normalize
 from toolscript.domain.knowledge import BlockKind
 
 _UNDERLINE = re.compile(r"([=\-~^\"'`#*+:._])\1{2,}\s*\Z")

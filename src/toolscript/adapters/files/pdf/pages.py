@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import hypot
 
-from toolscript.adapters.books.page_furniture import find_text_lines, is_contents_line
-from toolscript.adapters.books.parts import ParsedBook, clean_prose, normalize, split_authors
-from toolscript.adapters.books.pdf_flow import Bookmark, PdfLine, build_parts, find_largest_text
+from toolscript.adapters.files.page_furniture import find_text_lines, is_contents_line
+from toolscript.adapters.files.parts import ParsedBook, clean_prose, normalize, split_authors
+from toolscript.adapters.files.pdf.flow import Bookmark, PdfLine, build_parts, find_largest_text
 from toolscript.domain.errors import Invalid
 
 try:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from tests.fixtures.book_files import BODY, CODE, LARGE, Bookmark, Typed, pdf
-from toolscript.adapters.books.parts import build_book
-from toolscript.adapters.books.pdf import read_pdf
+from toolscript.adapters.files.parts import build_book
+from toolscript.adapters.files.pdf.pages import read_pdf
 from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import Block, BlockKind, Book, Position
 

@@ -8,8 +8,8 @@ import os
 import sys
 from typing import IO, Any
 
-from toolscript.adapters.books.archive import open_archive
-from toolscript.adapters.books.parts import NO_TEXT, BookLimits, ParsedBook, build_book
+from toolscript.adapters.files.archive import open_archive
+from toolscript.adapters.files.parts import NO_TEXT, BookLimits, ParsedBook, build_book
 from toolscript.adapters.worker_limits import limit_worker
 from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import Book, Position
@@ -82,7 +82,7 @@ def parse_file(data: bytes, ending: str) -> ParsedBook:
     if not data.strip(b"\0 \t\r\n\f\v"):
         raise Invalid("The file is empty." if not data else NO_TEXT)
     if b"%PDF-" in data[:_SNIFFED_BYTES]:
-        from toolscript.adapters.books.pdf import read_pdf
+        from toolscript.adapters.files.pdf.pages import read_pdf
 
         return read_pdf(data)
     if data.startswith(_ZIP_SIGNATURES):
@@ -97,21 +97,21 @@ def parse_file(data: bytes, ending: str) -> ParsedBook:
 def _read_archive(data: bytes) -> ParsedBook:
     members = set(open_archive(data).namelist())
     if "META-INF/container.xml" in members:
-        from toolscript.adapters.books.epub import read_epub
+        from toolscript.adapters.files.markup.epub import read_epub
 
         return read_epub(data)
     if "word/document.xml" in members:
-        from toolscript.adapters.books.docx import read_docx
+        from toolscript.adapters.files.office.docx import read_docx
 
         return read_docx(data)
     raise Invalid("The file is an archive, but neither an EPUB nor a DOCX: unpack it first.")
 
 
 def _read_text(data: bytes, ending: str) -> ParsedBook:
-    from toolscript.adapters.books.encoding import decode_text
-    from toolscript.adapters.books.html import read_html
-    from toolscript.adapters.books.markdown import read_markdown
-    from toolscript.adapters.books.text import read_text
+    from toolscript.adapters.files.encoding import decode_text
+    from toolscript.adapters.files.markup.html import read_html
+    from toolscript.adapters.files.markup.markdown import read_markdown
+    from toolscript.adapters.files.markup.text import read_text
 
     wide = data.startswith((b"\xff\xfe", b"\xfe\xff"))
     if not wide and len(data.translate(None, _CONTROLS)) < len(data) * (1 - _MAX_CONTROL_SHARE):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.book_files import Typed, pdf
-from toolscript.adapters.books.reader import FileBooks
+from toolscript.adapters.files.reader import FileBooks
 from toolscript.domain.errors import Invalid
 
 pytestmark = pytest.mark.req("D-09", "K-06")

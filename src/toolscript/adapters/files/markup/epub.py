@@ -12,10 +12,10 @@ from urllib.parse import unquote
 from xml.etree.ElementTree import Element  # only the type
 from zipfile import ZipFile
 
-from toolscript.adapters.books.archive import open_archive, parse_xml, read_member
-from toolscript.adapters.books.encoding import decode_text
-from toolscript.adapters.books.html import read_page
-from toolscript.adapters.books.parts import Heading, ParsedBook, Part, clean_prose, normalize
+from toolscript.adapters.files.archive import open_archive, parse_xml, read_member
+from toolscript.adapters.files.encoding import decode_text
+from toolscript.adapters.files.markup.html import read_page
+from toolscript.adapters.files.parts import Heading, ParsedBook, Part, clean_prose, normalize
 from toolscript.domain.errors import Invalid
 
 _CONTAINER = "META-INF/container.xml"

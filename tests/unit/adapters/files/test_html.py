@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from toolscript.adapters.books.html import read_html
-from toolscript.adapters.books.parts import build_book
+from toolscript.adapters.files.markup.html import read_html
+from toolscript.adapters.files.parts import build_book
 from toolscript.domain.knowledge import Block, BlockKind, Book, Position
 
 pytestmark = pytest.mark.req("K-06")

@@ -18,10 +18,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fixtures.book_files import EPUB_CONTAINER, Bookmark, Typed, archive, epub, pdf
-from toolscript.adapters.books.archive import open_archive
-from toolscript.adapters.books.parts import BookLimits
-from toolscript.adapters.books.reader import FileBooks
-from toolscript.adapters.books.worker import parse_file
+from toolscript.adapters.files.archive import open_archive
+from toolscript.adapters.files.parts import BookLimits
+from toolscript.adapters.files.reader import FileBooks
+from toolscript.adapters.files.worker import parse_file
 from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import BOOK_ENDINGS, BlockKind, Book
 
@@ -258,13 +258,13 @@ async def test_folders_pipes_missing_files_and_unknown_endings_are_refused(folde
 
 @pytest.mark.parametrize(
     ("vendor", "reader", "data"),
-    [("pypdfium2", "pdf", b"%PDF-1.7"), ("docx", "docx", archive({"word/document.xml": "<x/>"}))],
+    [("pypdfium2", "pdf.pages", b"%PDF-1.7"), ("docx", "office.docx", archive({"word/document.xml": "<x/>"}))],
 )
 def test_the_error_for_a_missing_library_names_the_extra(
     monkeypatch: pytest.MonkeyPatch, vendor: str, reader: str, data: bytes
 ) -> None:
     monkeypatch.setitem(sys.modules, vendor, None)
-    monkeypatch.delitem(sys.modules, f"toolscript.adapters.books.{reader}", raising=False)
+    monkeypatch.delitem(sys.modules, f"toolscript.adapters.files.{reader}", raising=False)
     with pytest.raises(Invalid, match=r"pip install 'toolscript\[books\]'"):
         parse_file(data, ".pdf")
 
@@ -354,6 +354,6 @@ def _environment(child: str) -> bytes:
     """The environment of a child that already runs the worker; before that, it is a copy of this process."""
     try:
         command = Path(f"/proc/{child}/cmdline").read_bytes()
-        return Path(f"/proc/{child}/environ").read_bytes() if b"books.worker" in command else b""
+        return Path(f"/proc/{child}/environ").read_bytes() if b"files.worker" in command else b""
     except OSError:
         return b""

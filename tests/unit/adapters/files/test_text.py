@@ -6,10 +6,10 @@ from textwrap import dedent
 
 import pytest
 
-from toolscript.adapters.books.markdown import read_markdown
-from toolscript.adapters.books.parts import build_book
-from toolscript.adapters.books.text import read_text
-from toolscript.adapters.books.worker import parse_file
+from toolscript.adapters.files.markup.markdown import read_markdown
+from toolscript.adapters.files.markup.text import read_text
+from toolscript.adapters.files.parts import build_book
+from toolscript.adapters.files.worker import parse_file
 from toolscript.domain.knowledge import BlockKind, Book, Position
 
 pytestmark = pytest.mark.req("K-06")

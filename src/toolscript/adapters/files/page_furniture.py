@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 
-from toolscript.adapters.books.parts import normalize
+from toolscript.adapters.files.parts import normalize
 
 _DIGITS = re.compile(r"\d+|(?<=\s)[ivxlc]{1,7}\Z")
 _PAGE_NUMBER = re.compile(r"\W*(?:page\s+)?(?:\d{1,5}|[ivxlc]{1,7})\W*(?:(?:/|of)\s*\d{1,5})?\W*\Z", re.IGNORECASE)

@@ -9,8 +9,8 @@ from dataclasses import replace
 from itertools import groupby
 from zipfile import ZipFile
 
-from toolscript.adapters.books.archive import open_archive, refuse_entities
-from toolscript.adapters.books.parts import (
+from toolscript.adapters.files.archive import open_archive, refuse_entities
+from toolscript.adapters.files.parts import (
     Heading,
     ParsedBook,
     Part,

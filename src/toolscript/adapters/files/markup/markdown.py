@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from toolscript.adapters.books.html import read_page
-from toolscript.adapters.books.parts import (
+from toolscript.adapters.files.markup.html import read_page
+from toolscript.adapters.files.parts import (
     Heading,
     ParsedBook,
     Part,

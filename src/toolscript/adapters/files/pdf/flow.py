@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise, zip_longest
 from statistics import median
 
-from toolscript.adapters.books.parts import Heading, Part, clean_prose, make_block, normalize
+from toolscript.adapters.files.parts import Heading, Part, clean_prose, make_block, normalize
 from toolscript.domain.knowledge import BlockKind
 
 # PDFium's character for the hyphen of a broken word whose lines it has joined.

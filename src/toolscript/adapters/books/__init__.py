@@ -1,1 +1,0 @@
-"""Reading files: text, Markdown, HTML, PDF, DOCX and EPUB become books with chapters, sections and pages."""

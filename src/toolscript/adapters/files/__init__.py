@@ -1,0 +1,1 @@
+"""Reading files of many kinds as books with chapters, sections and pages."""
