@@ -20,6 +20,7 @@ from toolscript.configuration.env_files import VARIABLE_NAME, parse_env_file
 from toolscript.configuration.jsonc import JsoncError, JsoncNode, parse_jsonc
 from toolscript.configuration.limits import read_limits
 from toolscript.configuration.profiles import ProfileReader
+from toolscript.configuration.text_files import read_text
 from toolscript.domain.errors import Invalid
 from toolscript.domain.profiles import Profile
 from toolscript.domain.servers import MAX_IDLE_MINUTES, OAuthSpec, ServerSpec, ServerStart, Transport, TrustPolicy
@@ -28,7 +29,6 @@ from toolscript.domain.spelling import find_nearest, suggest
 Choice = TypeVar("Choice", bound=StrEnum)
 
 FILE_NAME = ".toolscript.json"
-MAX_FILE_BYTES = 5_000_000
 MAX_REPORTED_PROBLEMS = 5
 
 # Other clients keep a project's file in these folders; its relative paths are relative to the project.
@@ -466,29 +466,6 @@ class _ServerEntry:
 def name_input_variable(requested: str) -> str:
     """The environment variable for an input that VS Code would ask for."""
     return re.sub(r"[^A-Z0-9]", "_", requested.upper())
-
-
-def read_text(file: Path) -> str | None:
-    """Reads a file; None if it does not exist. Raises ValueError with the reason why it cannot be read."""
-    try:
-        if file.is_fifo() or file.is_char_device():
-            raise ValueError("not a regular file")
-        with file.open("rb") as opened:
-            content = opened.read(MAX_FILE_BYTES + 1)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise ValueError(f"cannot be read: {(error.strerror or str(error)).lower()}") from error
-    if len(content) > MAX_FILE_BYTES:
-        raise ValueError(f"larger than {MAX_FILE_BYTES // 1_000_000} MB")
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"not valid UTF-8 (line {line})") from error
-    if "\0" in text:
-        raise ValueError("contains NUL characters")
-    return text
 
 
 def _expand_home(path: str, home: Path) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from toolscript.configuration.client_files import ClientFile, KeyPath, ServerList, find_server_lists
-from toolscript.configuration.files import parse_entry, read_text
+from toolscript.configuration.files import parse_entry
 from toolscript.configuration.jsonc import JsoncError, JsoncNode, parse_jsonc
 from toolscript.configuration.jsonc_edit import (
     TextEdit,
@@ -24,6 +24,7 @@ from toolscript.configuration.jsonc_edit import (
     remove_member,
 )
 from toolscript.configuration.portable_entry import make_portable
+from toolscript.configuration.text_files import read_text
 from toolscript.domain.errors import Invalid
 from toolscript.domain.servers import ServerSpec
 

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolscript.configuration.files import FILE_NAME, MAX_FILE_BYTES, Configuration, load_configuration
+from toolscript.configuration.files import FILE_NAME, Configuration, load_configuration
+from toolscript.configuration.text_files import MAX_FILE_BYTES
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import Invalid
 from toolscript.domain.servers import OAuthSpec, ServerSpec, Transport

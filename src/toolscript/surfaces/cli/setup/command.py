@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from toolscript.configuration.client_files import CLIENTS, list_client_files
-from toolscript.configuration.files import FILE_NAME, read_text
+from toolscript.configuration.files import FILE_NAME
 from toolscript.configuration.jsonc import JsoncError, JsoncNode, parse_jsonc
 from toolscript.configuration.setup_plan import (
     FileChange,
@@ -24,6 +24,7 @@ from toolscript.configuration.setup_plan import (
     find_servers,
     plan_changes,
 )
+from toolscript.configuration.text_files import read_text
 from toolscript.domain.errors import Invalid
 from toolscript.settings import Settings
 from toolscript.surfaces.cli.client.announcement import read_announcement
