@@ -13,7 +13,7 @@ SCHEMA_VERSION = 1
 UNKNOWN_SOURCE = "Unknown Source"
 # The usual types of extractions; any other word is allowed.
 EXTRACTION_TYPES = ("decision", "pattern", "warning", "methodology", "definition", "example")
-# File name suffixes that are read as books.
+# File name suffixes of pages, which a book of many pages consists of.
 BOOK_ENDINGS = (".md", ".markdown", ".html", ".htm", ".xhtml", ".pdf", ".docx", ".epub", ".txt", ".rst", ".text")
 # Names of the first page of a book in a folder, without a language suffix as in index.pt-br.html.
 FIRST_PAGES = ("index", "default", "toc", "summary", "readme")
@@ -48,11 +48,13 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """A parsed file: its title, authors, and blocks in reading order."""
+    """A parsed file: its title, authors, blocks in reading order, and its date as far as it is known (2024, 2024-05 or
+    2024-05-31)."""
 
     title: str
     authors: tuple[str, ...]
     blocks: tuple[Block, ...]
+    date: str = ""
 
 
 class SourceStatus(StrEnum):

@@ -56,6 +56,7 @@ class TextBlock:
     text: str
     kind: BlockKind = BlockKind.PROSE
     page: int | None = None
+    line: int | None = None
 
 
 Part = Heading | TextBlock
@@ -68,6 +69,7 @@ class ParsedBook:
     parts: Sequence[Part]
     title: str = ""
     authors: tuple[str, ...] = ()
+    date: str = ""
 
 
 def clean_prose(text: str) -> str:
@@ -89,8 +91,13 @@ def make_block(text: str, kind: BlockKind = BlockKind.PROSE, page: int | None = 
 
 def make_table(rows: Iterable[Iterable[str]], page: int | None = None) -> list[TextBlock]:
     """Returns a table as one block, a line per row."""
-    lines = (" | ".join(map(clean_prose, row)) for row in rows)
+    lines = map(format_row, rows)
     return make_block("\n".join(line for line in lines if line.strip(" |")), BlockKind.TABLE, page)
+
+
+def format_row(cells: Iterable[str]) -> str:
+    """Puts the cells of a row on one line."""
+    return " | ".join(map(clean_prose, cells))
 
 
 def split_authors(line: str) -> tuple[str, ...]:
@@ -161,7 +168,7 @@ def build_book(parsed: ParsedBook) -> Book:
             if has_text or not heading:
                 continue
         blocks.append(Block(part.text, part.kind, Position(chapter, section, part.page)))
-    return Book(clean_prose(parsed.title), parsed.authors, tuple(blocks))
+    return Book(clean_prose(parsed.title), parsed.authors, tuple(blocks), parsed.date)
 
 
 def _remove_invisible(text: str) -> str:

@@ -9,7 +9,7 @@ import os
 import signal
 import stat
 from asyncio.subprocess import Process
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
@@ -17,7 +17,8 @@ from typing import IO, Any
 from toolscript.adapters.files.parts import BookLimits
 from toolscript.adapters.worker_process import start_worker, stop_worker
 from toolscript.domain.errors import Invalid
-from toolscript.domain.knowledge import BOOK_ENDINGS, Block, BlockKind, Book, Position
+from toolscript.domain.file_kinds import FILE_ENDINGS
+from toolscript.domain.knowledge import Block, BlockKind, Book, Position
 
 _CHUNK_BYTES = 2**20
 # Bounds of the output: JSON escapes a character with at most six, and a block has punctuation and numbers around it.
@@ -29,7 +30,7 @@ _DEFAULT_LIMITS = BookLimits()
 
 
 class FileBooks:
-    """Reads Markdown, HTML, PDF, DOCX, EPUB, reStructuredText and plain text."""
+    """Reads files of every `FileKind`."""
 
     def __init__(self, limits: BookLimits = _DEFAULT_LIMITS, *, max_in_process_bytes: int = 0) -> None:
         """Text files of at most `max_in_process_bytes` are read in this process if that is certain to be quick."""
@@ -40,15 +41,15 @@ class FileBooks:
         """Reads a file. Raises Invalid, with a one-line message without the path, for one that is too large, damaged,
         malicious or of an unknown kind."""
         ending = path.suffix.lower()
-        if ending not in BOOK_ENDINGS:
-            raise Invalid(f"Files ending in {ending!a} cannot be read. Supported: {', '.join(sorted(BOOK_ENDINGS))}.")
+        if ending not in FILE_ENDINGS:
+            raise Invalid(f"Files ending in {ending!a} cannot be read. Supported: {', '.join(sorted(FILE_ENDINGS))}.")
         file = await asyncio.to_thread(_open_file, path, self._limits.file_bytes)
         with file:
             answer = self._read_small_text(file, ending)
             if answer is None:
                 answer = await asyncio.to_thread(_parse_output, await self._run_worker(file, ending))
         book = await asyncio.to_thread(_build_book, answer)
-        return book if book.title else Book(_title_from_name(path), book.authors, book.blocks)
+        return book if book.title else replace(book, title=_title_from_name(path))
 
     def _read_small_text(self, file: IO[bytes], ending: str) -> dict[str, Any] | None:
         if os.fstat(file.fileno()).st_size > self._max_in_process_bytes:
@@ -56,7 +57,7 @@ class FileBooks:
         from toolscript.adapters.files.worker import build_answer, is_quick
 
         data = file.read(self._max_in_process_bytes)
-        if is_quick(data):
+        if is_quick(data, ending):
             return build_answer(BytesIO(data), ending, self._limits)
         os.lseek(file.fileno(), 0, os.SEEK_SET)
         return None
@@ -133,7 +134,7 @@ def _build_book(answer: dict[str, Any]) -> Book:
         raise Invalid(str(answer["refused"]))
     positions = [Position(*each) for each in answer["positions"]]
     blocks = tuple(Block(text, BlockKind(kind), positions[position]) for text, kind, position in answer["blocks"])
-    return Book(answer["title"], tuple(answer["authors"]), blocks)
+    return Book(answer["title"], tuple(answer["authors"]), blocks, answer["date"])
 
 
 def _title_from_name(path: Path) -> str:

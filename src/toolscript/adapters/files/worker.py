@@ -8,20 +8,14 @@ import os
 import sys
 from typing import IO, Any
 
-from toolscript.adapters.files.archive import open_archive
+from toolscript.adapters.files.kinds import QUICK_KINDS, read_kind
 from toolscript.adapters.files.parts import NO_TEXT, BookLimits, ParsedBook, build_book
+from toolscript.adapters.files.sniffing import is_packed, recognise_kind
 from toolscript.adapters.worker_limits import limit_worker
 from toolscript.domain.errors import Invalid
+from toolscript.domain.file_kinds import KINDS_BY_ENDING
 from toolscript.domain.knowledge import Book, Position
 
-_HTML = frozenset({".html", ".htm", ".xhtml"})
-_MARKDOWN = frozenset({".md", ".markdown"})
-_SNIFFED_BYTES = 1024
-_ZIP_SIGNATURES = (b"PK\x03\x04", b"PK\x05\x06")
-_OLE_SIGNATURE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-# A file with a larger share of control bytes is binary.
-_MAX_CONTROL_SHARE = 0.02
-_CONTROLS = bytes(each for each in range(32) if each not in b"\t\n\v\f\r\b\x1b")
 # Parsers take the longest for brackets that close nothing: their number times the length of the file.
 _MAX_QUICK_BRACKETS = 100
 
@@ -37,10 +31,10 @@ def main() -> None:
         out.write(json.dumps(answer).encode("ascii"))
 
 
-def is_quick(data: bytes) -> bool:
+def is_quick(data: bytes, ending: str) -> bool:
     """Whether a small file is certain to be read within about a second: a text with few brackets."""
-    is_binary = b"%PDF-" in data[:_SNIFFED_BYTES] or data.startswith((*_ZIP_SIGNATURES, _OLE_SIGNATURE))
-    return not is_binary and data.count(b"[") + data.count(b"<") <= _MAX_QUICK_BRACKETS
+    is_plain = KINDS_BY_ENDING[ending] in QUICK_KINDS and not is_packed(data)
+    return is_plain and data.count(b"[") + data.count(b"<") <= _MAX_QUICK_BRACKETS
 
 
 def build_answer(file: IO[bytes], ending: str, limits: BookLimits) -> dict[str, Any]:
@@ -69,56 +63,16 @@ def _to_json(book: Book, limits: BookLimits) -> dict[str, Any]:
     ]
     rows = [(each.chapter, each.section, each.page) for each in positions]
     characters = len(book.title) + sum(map(len, book.authors)) + sum(len(text) for text, _, _ in blocks)
-    characters += sum(len(chapter) + len(section) for chapter, section, _ in rows)
+    characters += sum(len(chapter) + len(section) for chapter, section, *_ in rows)
     if characters > limits.characters:
         raise Invalid(
             f"The file holds {characters:,} characters of text; the limit is {limits.characters:,}. Split it."
         )
-    return {"title": book.title, "authors": book.authors, "positions": rows, "blocks": blocks}
+    return {"title": book.title, "authors": book.authors, "date": book.date, "positions": rows, "blocks": blocks}
 
 
 def parse_file(data: bytes, ending: str) -> ParsedBook:
     """Parses a file. Raises Invalid for one that cannot be read."""
     if not data.strip(b"\0 \t\r\n\f\v"):
         raise Invalid("The file is empty." if not data else NO_TEXT)
-    if b"%PDF-" in data[:_SNIFFED_BYTES]:
-        from toolscript.adapters.files.pdf.pages import read_pdf
-
-        return read_pdf(data)
-    if data.startswith(_ZIP_SIGNATURES):
-        return _read_archive(data)
-    if data.startswith(_OLE_SIGNATURE):
-        raise Invalid("The file is password-protected or an old Office format: save it as DOCX without a password.")
-    if ending in {".pdf", ".docx", ".epub"}:
-        raise Invalid(f"The file is not a valid {ending[1:].upper()} file.")
-    return _read_text(data, ending)
-
-
-def _read_archive(data: bytes) -> ParsedBook:
-    members = set(open_archive(data).namelist())
-    if "META-INF/container.xml" in members:
-        from toolscript.adapters.files.markup.epub import read_epub
-
-        return read_epub(data)
-    if "word/document.xml" in members:
-        from toolscript.adapters.files.office.docx import read_docx
-
-        return read_docx(data)
-    raise Invalid("The file is an archive, but neither an EPUB nor a DOCX: unpack it first.")
-
-
-def _read_text(data: bytes, ending: str) -> ParsedBook:
-    from toolscript.adapters.files.encoding import decode_text
-    from toolscript.adapters.files.markup.html import read_html
-    from toolscript.adapters.files.markup.markdown import read_markdown
-    from toolscript.adapters.files.markup.text import read_text
-
-    wide = data.startswith((b"\xff\xfe", b"\xfe\xff"))
-    if not wide and len(data.translate(None, _CONTROLS)) < len(data) * (1 - _MAX_CONTROL_SHARE):
-        raise Invalid("The file is binary, not text.")
-    if ending in _HTML or data[:_SNIFFED_BYTES].lstrip(b"\xef\xbb\xbf \t\r\n").lower().startswith(
-        (b"<!doctype html", b"<html")
-    ):
-        return read_html(data)
-    text = decode_text(data, markup=False)
-    return read_markdown(text) if ending in _MARKDOWN else read_text(text, restructured=ending == ".rst")
+    return read_kind(recognise_kind(data, KINDS_BY_ENDING[ending]), data)

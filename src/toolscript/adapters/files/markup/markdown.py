@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from toolscript.adapters.files.dates import find_date
 from toolscript.adapters.files.markup.html import read_page
 from toolscript.adapters.files.parts import (
     Heading,
@@ -29,15 +30,21 @@ MAX_NESTING = 100
 
 
 def read_markdown(text: str) -> ParsedBook:
-    """Parses a text, with the title and authors of its front matter."""
+    """Parses a text, with the title, authors and date of its front matter."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     front = _FRONT_MATTER.match(text[:_MAX_FRONT_MATTER])
     fields = _parse_fields(front[1]) if front else {}
-    parser = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING}).enable("table")
-    tokens = parser.parse(text[front.end() :] if front else text)
+    parts = read_markdown_parts(text[front.end() :] if front else text)
     title = " ".join(fields.get("title", []))
     authors = [name for each in fields.get("author", []) + fields.get("authors", []) for name in split_authors(each)]
-    return extract_title(ParsedBook(list(_MarkdownWalker().parts(tokens)), title, tuple(dict.fromkeys(authors))))
+    date = find_date(" ".join(fields.get("date", [])))
+    return extract_title(ParsedBook(parts, title, tuple(dict.fromkeys(authors)), date))
+
+
+def read_markdown_parts(text: str) -> list[Part]:
+    """Parses a text without front matter."""
+    parser = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING}).enable("table")
+    return list(_MarkdownWalker().parts(parser.parse(text)))
 
 
 def _parse_fields(front: str) -> dict[str, list[str]]:

@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 import click
 
 from toolscript.domain.errors import Invalid, Unavailable, UpstreamFailed
+from toolscript.domain.file_kinds import FILE_ENDINGS
 from toolscript.domain.knowledge import BOOK_ENDINGS
 from toolscript.services.knowledge.json_lines import KINDS, parse_object
 from toolscript.settings import Settings
@@ -53,9 +54,10 @@ def ingest(
 ) -> None:
     """Add books, papers and other long texts to the knowledge that can be searched and cited.
 
-    Reads Markdown, HTML, PDF, DOCX, EPUB and text files; each file becomes a source that keeps its chapters, sections
-    and pages. Run it again after changes: unchanged sources are left alone, changed ones replaced. Files that cannot be
-    read are skipped and reported; exits with 2 when all are. Stop a gateway that runs on the data folder first.
+    Reads Markdown, HTML, PDF, DOCX, EPUB, text, tables, JSON, logs and notebooks; each file becomes a source that keeps
+    its chapters, sections and pages. Run it again after changes: unchanged sources are left alone, changed ones
+    replaced. Files that cannot be read are skipped and reported; exits with 2 when all are. Stop a gateway that runs on
+    the data folder first.
 
     \b
     toolscript knowledge ingest handbook.pdf --author 'Ada Lovelace' --author 'Charles Babbage'
@@ -63,7 +65,7 @@ def ingest(
     toolscript knowledge ingest /usr/share/doc/debian-handbook/html/en-US --as-one
     """
     settings = read_settings()
-    finder = FileFinder(BOOK_ENDINGS, include, exclude)
+    finder = FileFinder(BOOK_ENDINGS if as_one else FILE_ENDINGS, include, exclude)
     sources = _find_sources(finder, finder.check_paths(names), as_one=as_one)
     if (about["title"] or about["authors"]) and len(sources) > 1:
         raise Invalid(
@@ -141,7 +143,7 @@ def _find_sources(finder: FileFinder, paths: Sequence[Path], *, as_one: bool) ->
     for path in paths:
         files = list(finder.find_files([path]))
         if path.is_dir() and not files:
-            finder.skip(path, f"no readable files; expected {' '.join(BOOK_ENDINGS)}")
+            finder.skip(path, f"no readable files; expected {' '.join(finder.endings)}")
         elif path.is_dir() and as_one:
             sources.setdefault(normalize(path), order_pages(files))
         else:

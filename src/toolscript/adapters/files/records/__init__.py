@@ -1,0 +1,1 @@
+"""Files of rows: tables, JSON and logs."""
