@@ -219,6 +219,13 @@ class Settings:
         "Nobody can find or call a tool whose server does not declare it read-only (`readOnlyHint`).",
         allowed=("true", "false"),
     )
+    approval: str = _setting(
+        "never",
+        "Which tools a person has to approve before each call. writes: those whose server does not declare them "
+        "read-only (`readOnlyHint`). destructive: the same without those that their server declares not destructive "
+        "(`destructiveHint`). `approval` in a server's entry or a profile can ask for more, never for less.",
+        allowed=("never", "destructive", "writes"),
+    )
     environment: str = _setting(
         "development",
         "production refuses settings that are meant for development, such as TOOLSCRIPT_DEBUG_BYPASS_AUTH.",

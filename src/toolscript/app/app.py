@@ -28,6 +28,7 @@ from toolscript.app.knowledge import open_library, open_reader, open_store, stor
 from toolscript.app.logins import build_logins
 from toolscript.app.models import Model, open_model, open_text_model
 from toolscript.app.observability import Observability, open_observability
+from toolscript.domain.access import ApprovalPolicy
 from toolscript.domain.catalog import compute_skills_digest
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.search import Collection
@@ -71,6 +72,7 @@ from toolscript.services.documents.search import DocumentSearch
 from toolscript.services.knowledge.points import CHUNKS, EXTRACTIONS
 from toolscript.services.knowledge.search import KnowledgeSearch
 from toolscript.services.support.call_log import CallLog
+from toolscript.services.tools.approval import Approvals
 from toolscript.services.tools.call import CallTool
 from toolscript.services.tools.feedback import Feedback
 from toolscript.services.tools.hierarchical_search import HierarchicalSearch
@@ -152,6 +154,7 @@ class App:
             observability.metrics.watch_servers(lambda: gateway.statuses)
         visibility = Visibility(self.profiles.find, self.snapshots, items, read_only=settings.read_only)
         self.visibility = visibility
+        self.approvals = Approvals(ApprovalPolicy(settings.approval), gateway.get_approval, visibility)
         self.tool_ranking = ToolRanking(
             retriever, self.snapshots.capabilities, alpha=settings.search_alpha, find_view=visibility.find_view
         )
@@ -166,6 +169,7 @@ class App:
             observability.span,
             digests_arguments=settings.audit_arguments == "digest",
             visibility=visibility,
+            approvals=self.approvals,
         )
         self.feedback = Feedback(
             self.feedback_store, items, self.call_tool, self.sync.learning, is_on=settings.feedback

@@ -19,8 +19,9 @@ from urllib.parse import urlsplit
 from toolscript.configuration.env_files import VARIABLE_NAME, parse_env_file
 from toolscript.configuration.jsonc import JsoncError, JsoncNode, parse_jsonc
 from toolscript.configuration.limits import read_limits
-from toolscript.configuration.profiles import ProfileReader
+from toolscript.configuration.profiles import APPROVAL_RULE, ProfileReader
 from toolscript.configuration.text_files import read_text
+from toolscript.domain.access import ApprovalPolicy
 from toolscript.domain.errors import Invalid
 from toolscript.domain.profiles import Profile
 from toolscript.domain.servers import MAX_IDLE_MINUTES, OAuthSpec, ServerSpec, ServerStart, Transport, TrustPolicy
@@ -40,7 +41,7 @@ _URL_KEYS = ("httpUrl", "url", "serverUrl")
 _ENTRY_KEYS = (
     *("command", "args", "env", "envFile", "cwd", *_URL_KEYS, "headers"),
     *("type", "transport", "disabled", "enabled", "includeTools", "excludeTools", "start", "idleMinutes", "trust"),
-    "limits",
+    *("limits", "approval"),
     *("oauth", "auth"),  # the second is another client's, and left alone
 )
 _OAUTH_KEYS = ("clientId", "clientSecret", "scopes", "redirectPort", "callbackPort", "perUser")
@@ -287,6 +288,7 @@ class _ServerEntry:
             trust=self._read_choice("trust", TrustPolicy, '"open", "changed" or "all"'),
             start=self._read_choice("start", ServerStart, '"eager" (with the gateway) or "lazy" (with the first call)'),
             idle_minutes=self._read_idle_minutes(),
+            approval=self._read_choice("approval", ApprovalPolicy, APPROVAL_RULE) or ApprovalPolicy.NEVER,
             limit=limit,
             tool_limits=tool_limits,
         )

@@ -6,14 +6,16 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from toolscript.configuration.jsonc import JsoncNode
+from toolscript.domain.access import ApprovalPolicy
 from toolscript.domain.profiles import ItemRules, Profile
-from toolscript.domain.spelling import find_nearest
+from toolscript.domain.spelling import find_nearest, suggest
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
 _NAME_RULE = "invalid profile name: use 1 to 64 letters, digits, - and _, with a letter or digit first"
 # A path of HTTP: the profile would be hidden by it.
 _RESERVED = "server-card"
-_KEYS = ("allow", "deny", "readOnly", "keys", "claims")
+_KEYS = ("allow", "deny", "readOnly", "approval", "keys", "claims")
+APPROVAL_RULE = '"never", "destructive" or "writes"'
 _RULE_KEYS = ("servers", "tools", "skills")
 
 Report = Callable[[JsoncNode, str], None]
@@ -48,9 +50,20 @@ class ProfileReader:
             allow=self._read_rules(members["allow"]) if "allow" in members else None,
             deny=self._read_rules(members["deny"]) if "deny" in members else ItemRules(),
             read_only=read_only is not None and read_only.value is True,
+            approval=self._read_approval(members.get("approval")),
             keys=frozenset(self._read_strings(members.get("keys"))),
             claims=tuple((claim, frozenset(self._read_strings(each))) for claim, each in values.items()),
         )
+
+    def _read_approval(self, node: JsoncNode | None) -> ApprovalPolicy:
+        if node is None:
+            return ApprovalPolicy.NEVER
+        for policy in ApprovalPolicy:
+            if node.value == policy:
+                return policy
+        hint = suggest(node.value, ApprovalPolicy) if isinstance(node.value, str) else ""
+        self._report(node, f"must be {APPROVAL_RULE}{hint}")
+        return ApprovalPolicy.NEVER
 
     def _read_rules(self, node: JsoncNode) -> ItemRules:
         members = self._read_object(node, "an object with servers, tools or skills")

@@ -57,6 +57,16 @@ class CallLimit:
     concurrent: int | None = None
 
 
+class ApprovalPolicy(StrEnum):
+    """Which tools a person has to approve before each call, from the mildest policy to the strictest."""
+
+    NEVER = "never"
+    DESTRUCTIVE = "destructive"
+    """Those that may change something, unless their server says that they destroy nothing."""
+    WRITES = "writes"
+    """Those that may change something: that their server does not declare read-only."""
+
+
 NO_LIMIT = CallLimit()
 MAX_CALLS = 1_000_000
 

@@ -70,6 +70,11 @@ class Item:
         return str((self.definition or {}).get("name", self.name))
 
     @property
+    def is_read_only(self) -> bool:
+        """Whether its server says that it changes nothing. Prompts and resources never do."""
+        return self.type is not ItemType.TOOL or (self.annotations or {}).get("readOnlyHint") is True
+
+    @property
     def parameters(self) -> list[str]:
         """The names of the input schema's top-level properties."""
         properties = (self.input_schema or {}).get("properties")

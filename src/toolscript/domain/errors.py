@@ -77,6 +77,24 @@ class Quarantined(ToolscriptError):
     code = "QUARANTINED"
 
 
+class ApprovalRequired(ToolscriptError):
+    """A person has to approve a call first. `question` asks for that; None where the caller cannot be asked."""
+
+    code = "APPROVAL_REQUIRED"
+
+    def __init__(
+        self, message: str, *, question: CallResult | None = None, details: Mapping[str, Any] | None = None
+    ) -> None:
+        super().__init__(message, details=details)
+        self.question = question
+
+
+class ApprovalDeclined(ToolscriptError):
+    """A person was asked to approve a call, and did not."""
+
+    code = "APPROVAL_DECLINED"
+
+
 class RateLimited(ToolscriptError):
     """The caller sent too many requests."""
 

@@ -6,7 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from toolscript.domain.catalog import Item, ItemType
+from toolscript.domain.access import ApprovalPolicy
+from toolscript.domain.catalog import Item
 
 DEFAULT_PROFILE = "default"
 """The profile of callers that have no other."""
@@ -40,6 +41,7 @@ class Profile:
     deny: ItemRules = field(default_factory=ItemRules)
     """Overrides what is allowed."""
     read_only: bool = False
+    approval: ApprovalPolicy = ApprovalPolicy.NEVER
     keys: frozenset[str] = frozenset()
     claims: tuple[tuple[str, frozenset[str]], ...] = ()
     """Values of an access token's claims; one of them is enough."""
@@ -50,12 +52,7 @@ class Profile:
 
     def shows(self, item: Item, skill_ids: Collection[str] = ()) -> bool:
         """Whether its callers may see the item, which has these skills."""
-        if self.read_only and not is_read_only(item):
+        if self.read_only and not item.is_read_only:
             return False
         is_allowed = self.allow is None or self.allow.choose(item, skill_ids)
         return is_allowed and not self.deny.choose(item, skill_ids)
-
-
-def is_read_only(item: Item) -> bool:
-    """Whether the item's server says that it changes nothing. Prompts and resources never do."""
-    return item.type is not ItemType.TOOL or (item.annotations or {}).get("readOnlyHint") is True

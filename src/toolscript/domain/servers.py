@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import PureWindowsPath
 from typing import Any
 
-from toolscript.domain.access import NO_LIMIT, CallLimit
+from toolscript.domain.access import NO_LIMIT, ApprovalPolicy, CallLimit
 from toolscript.domain.catalog import Item
 
 
@@ -87,6 +87,7 @@ class ServerSpec:
     limit: CallLimit = NO_LIMIT
     tool_limits: tuple[tuple[str, CallLimit], ...] = ()
     """For tools whose names match; the first pattern that matches counts."""
+    approval: ApprovalPolicy = ApprovalPolicy.NEVER
     user: str = ""
     """Whose login the connection uses; empty for that of the installation."""
 
@@ -233,7 +234,8 @@ class CallRelay:
     capabilities: Mapping[str, Any] | None = None
     """What the caller's client can be asked for; None if it cannot even be told that a tool needs input."""
     answers: Mapping[str, Any] = field(default_factory=dict)
-    """`inputResponses` and `requestState` of a caller that calls a tool again, with the input that it needed."""
+    """`inputResponses` and `requestState` of a caller that calls a tool again, with the input that it needed. The
+    state is one that this gateway gave to that caller for this call: the surface has verified that."""
     ask: Ask | None = None
     """Asks the caller while the tool waits; None if that is not possible."""
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from toolscript.configuration.files import FILE_NAME, load_configuration
+from toolscript.domain.access import ApprovalPolicy
 from toolscript.domain.errors import Invalid
 from toolscript.domain.profiles import ItemRules, Profile
 
@@ -28,6 +29,7 @@ def test_a_profile_has_rules_and_says_whom_it_is_for(tmp_path: Path) -> None:
         "allow": {"servers": ["git*"], "tools": ["files__read_*"], "skills": ["mail"]},
         "deny": {"tools": ["*delete*"]},
         "readOnly": True,
+        "approval": "writes",
         "keys": ["ci"],
         "claims": {"groups": ["support", "sales"]},
     }
@@ -37,6 +39,7 @@ def test_a_profile_has_rules_and_says_whom_it_is_for(tmp_path: Path) -> None:
             ItemRules(("git*",), ("files__read_*",), ("mail",)),
             ItemRules(tools=("*delete*",)),
             read_only=True,
+            approval=ApprovalPolicy.WRITES,
             keys=frozenset({"ci"}),
             claims=(("groups", frozenset({"support", "sales"})),),
         ),
@@ -61,6 +64,9 @@ def test_the_profile_of_the_folder_replaces_that_of_the_home_folder(tmp_path: Pa
         ({"a": {"deny": {"tool": []}}}, 'profiles.a.deny.tool: unknown key, did you mean "tools"?'),
         ({"a": {"deny": {"tools": "x"}}}, "profiles.a.deny.tools: must be a list of strings"),
         ({"a": {"readOnly": "yes"}}, "profiles.a.readOnly: must be true or false"),
+        ({"a": {"approval": "write"}}, 'profiles.a.approval: must be "never", "destructive" or "writes"; did you mean'),
+        ({"a": {"approval": True}}, 'profiles.a.approval: must be "never", "destructive" or "writes"'),
+        ({"a": {"approval": None}}, 'profiles.a.approval: must be "never", "destructive" or "writes"'),
         ({"a": {"claims": ["x"]}}, "profiles.a.claims: must be an object"),
     ],
 )

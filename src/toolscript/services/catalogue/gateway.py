@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from toolscript.domain.access import ApprovalPolicy
 from toolscript.domain.catalog import Item, SuggestionStatus
 from toolscript.domain.errors import (
     Forbidden,
@@ -97,6 +98,11 @@ class Gateway:
     def get_position(self, server: str) -> int:
         """The place of a server in the configuration; others come last."""
         return self._positions.get(server, len(self._positions))
+
+    def get_approval(self, server: str) -> ApprovalPolicy:
+        """Which tools of that server a person has to approve before each call, by its entry."""
+        connection = self._connections.get(server)
+        return connection.spec.approval if connection else ApprovalPolicy.NEVER
 
     def is_asleep(self, server: str) -> bool:
         """Whether the next call to that server has to start it."""

@@ -37,6 +37,7 @@ from toolscript.services.support.search_events import (
     record_event,
     record_search,
 )
+from toolscript.services.tools.approval import Approvals
 from toolscript.services.tools.hybrid_search import ToolSearch
 
 NEAREST = 3
@@ -60,6 +61,7 @@ class CallTool:
         span: Callable[[str], AbstractContextManager[object]] = no_span,
         *,
         visibility: Visibility,
+        approvals: Approvals,
         digests_arguments: bool = True,
     ) -> None:
         """With `digests_arguments` events have a digest of a call's arguments, otherwise them without their secrets."""
@@ -72,6 +74,7 @@ class CallTool:
         self._span = span
         self._digests_arguments = digests_arguments
         self._visibility = visibility
+        self._approvals = approvals
 
     async def describe(self, item_id: str) -> Item:
         """The item, with its schemas: from memory where the catalogue has been read, so that calls need no store.
@@ -90,8 +93,9 @@ class CallTool:
     ) -> CallResult:
         """The tool's result, within that many seconds.
 
-        Raises NotFound, Quarantined, InvalidArguments (naming the field), ToolFailed with the tool's own result,
-        UpstreamFailed with the server's own message, TimedOut, or Unavailable.
+        Raises NotFound, Quarantined, InvalidArguments (naming the field), ApprovalRequired (with the question, if the
+        caller can be asked), ApprovalDeclined, ToolFailed with the tool's own result, UpstreamFailed with the server's
+        own message, TimedOut, or Unavailable.
         """
         event = {"tool": item_id[:MAX_NAME], "server": "", "arguments": "", "arguments_checked": True, "bytes": 0}
         record = partial(record_event, self._events)
@@ -109,8 +113,10 @@ class CallTool:
             event["arguments"] = describe_arguments(arguments, as_digest=self._digests_arguments)
             async with limit.run():
                 event["arguments_checked"] = await self._check(item, arguments, limit.seconds)
+            approved = await self._approvals.obtain(item, arguments, limit.exclude_answers(relay))
+            async with limit.run():
                 max_seconds = limit.seconds if relay.ask is None else limit.seconds + ANSWER_SECONDS
-                result = await self._gateway.call(item, arguments, max_seconds, limit.exclude_answers(relay))
+                result = approved.keep_state(await self._gateway.call(item, arguments, max_seconds, approved.relay))
             event["bytes"] = measure_json(result.raw)
             if result.is_error:
                 reason = result.text or "the server gave no reason"

@@ -28,6 +28,8 @@ EXIT_CODES: dict[type[ToolscriptError], int] = {
     errors.Unauthorized: 6,
     errors.Forbidden: 6,
     errors.Quarantined: 6,
+    errors.ApprovalRequired: 6,
+    errors.ApprovalDeclined: 6,
     errors.Conflict: 7,
 }
 # Where each command is. Only the one that runs is imported, which takes 40 ms less than all of them.

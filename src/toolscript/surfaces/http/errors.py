@@ -25,6 +25,8 @@ STATUSES: dict[type[ToolscriptError], int] = {
     errors.Invalid: 400,
     errors.Unauthorized: 401,
     errors.Forbidden: 403,
+    errors.ApprovalRequired: 403,
+    errors.ApprovalDeclined: 403,
     errors.NotFound: 404,
     errors.MethodNotAllowed: 405,
     errors.Conflict: 409,

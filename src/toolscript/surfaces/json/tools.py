@@ -105,15 +105,18 @@ def build_tools_response(items: Sequence[Item]) -> dict[str, Any]:
     return {"tools": [_build_summary(item) for item in items], "totalTools": len(items)}
 
 
-def build_tool_response(item: Item, is_asleep: Callable[[str], bool] = lambda _: False) -> dict[str, Any]:
-    """Builds the response of `GET /tools/{id}`: everything that a call needs, and `serverState` if its server is
-    asleep."""
+def build_tool_response(
+    item: Item, is_asleep: Callable[[str], bool] = lambda _: False, *, needs_approval: bool = False
+) -> dict[str, Any]:
+    """Builds the response of `GET /tools/{id}`: everything that a call needs, `needsApproval` if a person has to
+    approve each call, and `serverState` if its server is asleep."""
     return {
         **_build_summary(item),
         "title": item.title,
         "inputSchema": item.input_schema,
         "outputSchema": item.output_schema,
         "annotations": item.annotations,
+        **({"needsApproval": True} if needs_approval else {}),
         **({"serverState": ASLEEP} if is_asleep(item.server) else {}),
     }
 

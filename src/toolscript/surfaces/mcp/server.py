@@ -32,7 +32,15 @@ from toolscript import __version__
 from toolscript.app.app import App
 from toolscript.codegen.signatures import format_signature
 from toolscript.domain.access import Caller, Principal
-from toolscript.domain.errors import Forbidden, Invalid, InvalidArguments, ToolFailed, ToolscriptError, Unavailable
+from toolscript.domain.errors import (
+    ApprovalRequired,
+    Forbidden,
+    Invalid,
+    InvalidArguments,
+    ToolFailed,
+    ToolscriptError,
+    Unavailable,
+)
 from toolscript.domain.requests import surface_name
 from toolscript.domain.servers import NO_RELAY, CallRelay
 from toolscript.services.knowledge.search import KnowledgeQuery
@@ -238,7 +246,9 @@ async def answer_call(
             return build_text_result(await search_skills(app, SearchSkillsArguments.parse(arguments)))
         case "describe_tool":
             item = await app.call_tool.describe(DescribeToolArguments.parse(arguments).tool_id)
-            description = {k: v for k, v in build_tool_response(item, app.gateway.is_asleep).items() if v is not None}
+            needs_approval = app.approvals.are_needed(item)
+            response = build_tool_response(item, app.gateway.is_asleep, needs_approval=needs_approval)
+            description = {k: v for k, v in response.items() if v is not None}
             return build_text_result(json.dumps(description, ensure_ascii=False))
         case "call_tool":
             call = CallToolArguments.parse(arguments)
@@ -258,6 +268,10 @@ async def _call_tool(app: App, call: CallToolArguments, caller: Caller, relay: C
         result = await app.call_tool.call(call.tool_id, {} if call.arguments is None else call.arguments, relay=relay)
     except ToolFailed as failed:
         return failed.result.raw
+    except ApprovalRequired as error:
+        if error.question is None:
+            raise
+        return error.question.raw
     except InvalidArguments as error:
         item = await app.call_tool.describe(call.tool_id)
         raise InvalidArguments(

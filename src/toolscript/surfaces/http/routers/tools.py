@@ -89,7 +89,8 @@ async def list_tools(app: CurrentApp, names: ToolFilter = None) -> JsonResponse:
 )
 async def describe_tool(tool_id: ToolId, app: CurrentApp) -> JsonResponse:
     item = await app.call_tool.describe(tool_id)
-    return JsonResponse(responses.build_tool_response(item, app.gateway.is_asleep))
+    needs_approval = app.approvals.are_needed(item)
+    return JsonResponse(responses.build_tool_response(item, app.gateway.is_asleep, needs_approval=needs_approval))
 
 
 @router.post(

@@ -153,4 +153,7 @@ class ToolResponse(ToolSummaryResponse):
     input_schema: dict[str, Any]
     output_schema: dict[str, Any] | None
     annotations: dict[str, Any] | None
+    needs_approval: Literal[True] | None = Field(
+        default=None, description="A person has to approve each call, so it cannot be called here. Otherwise left out."
+    )
     server_state: Literal[ServerState.ASLEEP] | None = Field(default=None, description=SERVER_STATE)

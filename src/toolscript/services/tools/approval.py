@@ -1,0 +1,215 @@
+"""A person's approval before each call of a tool that may change something.
+
+The caller's client asks the question, as an elicitation. Clients of 2026-07-28 get it as the result of the call, and
+call again with the answer; what was asked is in the state of the call, which the surface seals for this caller and
+these arguments. Older clients are asked while the call waits. A server that then needs input too has its own state
+inside ours, so that the call is not approved twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from toolscript.domain.access import ApprovalPolicy
+from toolscript.domain.catalog import Item
+from toolscript.domain.errors import ApprovalDeclined, ApprovalRequired, TimedOut
+from toolscript.domain.quarantine import make_visible
+from toolscript.domain.redaction import redact_arguments
+from toolscript.domain.servers import Ask, CallRelay, CallResult
+from toolscript.services.catalogue.visibility import Visibility
+
+QUESTION_KEY = "toolscript_approval"
+# How long a question can be answered, and an approval be used.
+APPROVAL_SECONDS = 600.0
+MAX_ARGUMENTS = 2000
+_METHOD = "elicitation/create"
+_STRICTNESS = tuple(ApprovalPolicy)
+_FORM = {
+    "type": "object",
+    "properties": {"allow": {"type": "boolean", "title": "Allow this call", "default": False}},
+    "required": ["allow"],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovedCall:
+    """A call that may go on to its server."""
+
+    relay: CallRelay
+    """With the answers to the server's own questions alone."""
+    binding: str | None = None
+    """What was approved; None where no approval was needed."""
+    until: float = 0.0
+
+    def keep_state(self, result: CallResult) -> CallResult:
+        """The result; if the server needs input, its state is inside ours. Each server's state is, so that none can
+        write a state that reads as an approval."""
+        state = result.raw.get("requestState")
+        if not result.needs_input or (state is None and self.binding is None):
+            return result
+        kept: dict[str, Any] = {"state": state}
+        if self.binding is not None:
+            kept |= _build_ticket("approved", self.binding, self.until)
+        return CallResult({**result.raw, "requestState": json.dumps(kept)})
+
+
+class Approvals:
+    """Asks for approvals. An answer counts once, for one call: the same tool, definition and arguments. What was
+    answered is remembered by this process alone."""
+
+    def __init__(
+        self,
+        policy: ApprovalPolicy,
+        get_server_policy: Callable[[str], ApprovalPolicy],
+        visibility: Visibility,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`policy` is that of the gateway; a server's and that of the caller's profile can be stricter."""
+        self._policy = policy
+        self._get_server_policy = get_server_policy
+        self._visibility = visibility
+        self._clock = clock
+        self._answered: dict[str, float] = {}
+        """The questions and approvals that cannot be used again, with the time until which they could be."""
+
+    def are_needed(self, item: Item) -> bool:
+        """Whether the caller of the current request needs an approval for each call of the item."""
+        profile = self._visibility.profile
+        policies = [self._policy, self._get_server_policy(item.server), *([profile.approval] if profile else [])]
+        match max(policies, key=_STRICTNESS.index):
+            case ApprovalPolicy.NEVER:
+                return False
+            case ApprovalPolicy.DESTRUCTIVE:
+                return not item.is_read_only and (item.annotations or {}).get("destructiveHint") is not False
+            case ApprovalPolicy.WRITES:
+                return not item.is_read_only
+
+    async def obtain(self, item: Item, arguments: Mapping[str, Any], relay: CallRelay) -> ApprovedCall:
+        """The call as it goes on, approved where that is needed.
+
+        Raises ApprovalRequired with the question, or without one if the caller cannot be asked or its approval is not
+        valid; ApprovalDeclined; TimedOut if an older client does not answer.
+        """
+        state = _read_state(relay.answers)
+        passed = replace(relay, answers=_find_server_answers(state, relay.answers))
+        if not self.are_needed(item):
+            return ApprovedCall(passed)
+        binding, until = _bind(item, arguments), self._clock() + APPROVAL_SECONDS
+        if "approved" in state or "question" in state:
+            self._use_up(item, binding, state)
+            if "question" in state:
+                _require_consent(item, (relay.answers.get("inputResponses") or {}).get(QUESTION_KEY))
+            return ApprovedCall(passed, binding, until)
+        if not _can_show_forms(relay):
+            raise ApprovalRequired(
+                f"{item.id} needs a person's approval before each call, and this caller cannot be asked: call it with "
+                "an MCP client that supports elicitation, or change `approval` (TOOLSCRIPT_APPROVAL, the server's "
+                "entry, the profile)",
+                details=_name(item),
+            )
+        if relay.ask is None:
+            raise ApprovalRequired(
+                f"{item.id} needs a person's approval before each call: answer the question, and call it again",
+                question=_build_question(item, arguments, json.dumps(_build_ticket("question", binding, until))),
+                details=_name(item),
+            )
+        _require_consent(item, await _ask(item, arguments, relay.ask))
+        return ApprovedCall(replace(passed, answers={}), binding, until)
+
+    def _use_up(self, item: Item, binding: str, state: Mapping[str, Any]) -> None:
+        """Raises ApprovalRequired unless the state is for this call, in time, and used for the first time."""
+        now = self._clock()
+        for each in [name for name, until in self._answered.items() if until <= now]:
+            del self._answered[each]
+        name = state.get("approved") or state.get("question")
+        if state.get("for") != binding or not state.get("until", 0.0) > now or name in self._answered:
+            raise ApprovalRequired(
+                f"the approval of {item.id} was used already, is older than {APPROVAL_SECONDS / 60:g} minutes, or is "
+                "for another call: call it again without requestState, to ask again",
+                details=_name(item),
+            )
+        self._answered[str(name)] = state["until"]
+
+
+def _can_show_forms(relay: CallRelay) -> bool:
+    """Whether the caller's client shows forms. A client that says nothing about modes does."""
+    modes = (relay.capabilities or {}).get("elicitation")
+    return isinstance(modes, Mapping) and (not modes or "form" in modes)
+
+
+async def _ask(item: Item, arguments: Mapping[str, Any], ask: Ask) -> Mapping[str, Any]:
+    try:
+        async with asyncio.timeout(APPROVAL_SECONDS):
+            return await ask(_METHOD, _build_form(item, arguments))
+    except TimeoutError:
+        raise TimedOut(
+            f"{item.id} was not called: nobody approved it within {APPROVAL_SECONDS / 60:g} minutes",
+            details={**_name(item), "seconds": APPROVAL_SECONDS},
+        ) from None
+    except Exception as error:  # the client's, of a package that only surfaces know
+        raise ApprovalRequired(
+            f"{item.id} was not called: its caller's client could not ask for approval ({error})", details=_name(item)
+        ) from error
+
+
+def _require_consent(item: Item, answer: Any) -> None:
+    """Raises ApprovalDeclined unless the person has allowed the call."""
+    answer = answer if isinstance(answer, Mapping) else {}
+    content = answer.get("content")
+    if answer.get("action") == "accept" and isinstance(content, Mapping) and content.get("allow") is True:
+        return
+    how = "closed the question" if answer.get("action") == "cancel" else "declined it"
+    raise ApprovalDeclined(
+        f"{item.id} was not called: the user {how}; call it again only if the user asks for it", details=_name(item)
+    )
+
+
+def _build_question(item: Item, arguments: Mapping[str, Any], state: str) -> CallResult:
+    questions = {QUESTION_KEY: {"method": _METHOD, "params": _build_form(item, arguments)}}
+    return CallResult({"resultType": "input_required", "inputRequests": questions, "requestState": state})
+
+
+def _build_form(item: Item, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The question as a person reads it: without secrets, and with invisible characters made visible."""
+    shown = json.dumps(redact_arguments(arguments), ensure_ascii=False, indent=2)
+    if len(shown) > MAX_ARGUMENTS:
+        shown = f"{shown[:MAX_ARGUMENTS]}… ({len(shown)} characters, of which the first {MAX_ARGUMENTS} are shown)"
+    name, server = make_visible(item.id, keep=""), make_visible(item.server, keep="")
+    message = f"Allow {name} (of the server {server}) with these arguments?\n{make_visible(shown)}"
+    return {"message": message, "requestedSchema": _FORM}
+
+
+def _bind(item: Item, arguments: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps([item.digest, arguments], sort_keys=True).encode()).hexdigest()
+
+
+def _build_ticket(kind: str, binding: str, until: float) -> dict[str, Any]:
+    return {kind: secrets.token_urlsafe(16), "for": binding, "until": until}
+
+
+def _read_state(answers: Mapping[str, Any]) -> dict[str, Any]:
+    """The state that `keep_state` or a question has written; empty for any other."""
+    with suppress(ValueError, TypeError):
+        state = json.loads(answers.get("requestState", ""))
+        return state if isinstance(state, dict) else {}
+    return {}
+
+
+def _find_server_answers(state: Mapping[str, Any], answers: Mapping[str, Any]) -> dict[str, Any]:
+    """What the caller answers to the server's own questions: nothing, if the question was ours."""
+    if "question" in state:
+        return {}
+    found = {"inputResponses": answers.get("inputResponses"), "requestState": state.get("state")}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _name(item: Item) -> dict[str, Any]:
+    return {"tool": item.id, "server": item.server}
