@@ -44,6 +44,7 @@ CHOICES = {
     "log_level": ["debug", "info", "warning", "error"],
     "server_start": ["eager", "lazy"],
     "quarantine": ["open", "changed", "all"],
+    "approval": ["never", "destructive", "writes"],
 }
 SECRETS = {
     *("api_key", "index", "knowledge", "index_key", "embeddings_key", "hub_token", "llm_key", "store"),
@@ -73,6 +74,7 @@ def flag_of(name: str) -> str:
         "breaker_seconds": "--breaker-seconds",
         "audit_max_mib": "--audit-max-mib",
         "quarantine": "--quarantine",
+        "approval": "--approval",
         "server_start": "--server-start",
         "server_idle_minutes": "--server-idle-minutes",
     }[name]
