@@ -185,6 +185,12 @@ class Settings:
     call_max_mib: int = _setting(
         64, "Maximum size in MiB of a tool's answer. A larger answer is an error.", bounds=(1, 1024)
     )
+    result_tokens: int = _setting(
+        10_000,
+        "Maximum number of tokens (of four bytes each) of a tool's answer over MCP. Of a larger one the agent gets the "
+        "beginning and a handle, with which `read_result` reads or searches the whole. 0: no limit.",
+        bounds=(0, 100_000_000),
+    )
     quarantine: str = _setting(
         "changed",
         "Which definitions of servers cannot be used until `toolscript quarantine approve` releases them. open: none. "

@@ -42,6 +42,7 @@ ALLOWED_IMPORTS: dict[str, set[str]] = {
         "services/documents",
         "services/support",
     },
+    "services/results": {"domain", "ports", "retrieval", "services/results", "services/tools/token_costs"},
     "services/knowledge": {"domain", "ports", "retrieval", "services/knowledge", "services/support"},
     "codegen": {"codegen", "domain"},
     "evaluation": {"domain", "evaluation", "services"},

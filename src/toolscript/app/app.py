@@ -20,6 +20,7 @@ from toolscript.adapters.sql.items import SqlItems
 from toolscript.adapters.sql.keys import SqlKeys
 from toolscript.adapters.sql.pins import SqlPins
 from toolscript.adapters.sql.rate_buckets import PostgresBuckets
+from toolscript.adapters.sql.results import SqlResults
 from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.adapters.vector_cache_files import EmbeddingFiles
 from toolscript.app.access import Verifier, check_environment, local_token
@@ -36,6 +37,7 @@ from toolscript.domain.servers import TrustPolicy
 from toolscript.ports.access import KeyStore, RateBuckets, TokenVerifier
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Embedder, LanguageModel, Reranker
+from toolscript.ports.results import ResultStore
 from toolscript.ports.schemas import ArgumentChecker
 from toolscript.ports.stores import (
     CatalogueVersion,
@@ -71,6 +73,7 @@ from toolscript.services.documents.points import DOCUMENTS, documents_collection
 from toolscript.services.documents.search import DocumentSearch
 from toolscript.services.knowledge.points import CHUNKS, EXTRACTIONS
 from toolscript.services.knowledge.search import KnowledgeSearch
+from toolscript.services.results.large_results import LargeResults
 from toolscript.services.support.call_log import CallLog
 from toolscript.services.tools.approval import Approvals
 from toolscript.services.tools.call import CallTool
@@ -118,6 +121,7 @@ class App:
     skill_store: SkillStore
     feedback_store: FeedbackStore
     pin_store: PinStore
+    result_store: ResultStore
     documents: DocumentStore
     key_store: KeyStore
     logins: Logins
@@ -189,6 +193,9 @@ class App:
 
     def _build_text_services(self, retriever: Retriever) -> None:
         index, embedder, observability = self.index, self.text_model.embedder, self.observability
+        self.large_results = LargeResults(
+            self.result_store, embedder, self.settings.result_tokens, lambda: self.visibility.profile
+        )
         self.document_search = self._build_document_search(retriever)
         self.knowledge_search = KnowledgeSearch(
             retriever, index, self.knowledge, observability.events, span=observability.span
@@ -352,6 +359,7 @@ async def _open_adapters(
         skill_store=SqlSkills(own[1]),
         feedback_store=SqlFeedback(own[1]),
         pin_store=SqlPins(own[1]),
+        result_store=SqlResults(database),
         documents=SqlDocuments(database),
         key_store=SqlKeys(database),
         logins=build_logins(settings, database),

@@ -142,7 +142,7 @@ async def test_a_key_sees_and_calls_the_tools_of_its_scope(app: App) -> None:
 async def test_public_knowledge_is_public_for_every_key(app: App) -> None:
     _, secret = await app.keys.create("calls", [Scope.CALL])
     async with serve_mcp(app) as mcp:
-        assert await mcp.list_tools(**{"X-API-Key": secret}) == ["call_tool", "search_knowledge"]
+        assert await mcp.list_tools(**{"X-API-Key": secret}) == ["call_tool", "read_result", "search_knowledge"]
         assert (await mcp.call("search_knowledge", **{"X-API-Key": secret}))[0] is False
 
 

@@ -41,8 +41,8 @@ INSTRUCTIONS = (
     "Many MCP servers are behind this one. Do not guess tool names. First call search_tools with what you want to "
     "do; then call_tool with the id and arguments of the best result. If a result's signature is not enough, "
     "describe_tool returns the whole schema. If the results are of the wrong kind, search_skills lists areas of work "
-    "for search_tools to search in. search_documents searches the user's own documents; search_knowledge books and "
-    "papers, to answer with sources."
+    "for search_tools to search in. read_result reads and searches results that were cut. search_documents searches "
+    "the user's own documents; search_knowledge books and papers, to answer with sources."
 )
 INSTRUCTIONS_WITHOUT_KEY = (
     "Your client has sent no key, so only search_knowledge works: it searches books and papers, to answer with "
@@ -53,6 +53,7 @@ INSTRUCTIONS_WITHOUT_KEY = (
 MAX_RESULTS = 20
 DEFAULT_RESULTS = 5
 MAX_SKILL_IDS = 10
+MAX_PAGE = 1_000_000
 
 
 def _check_not_blank(text: str, info: ValidationInfo) -> str:
@@ -198,6 +199,22 @@ class CallToolArguments(ToolArguments):
     query: Text | SkipJsonSchema[None] = Field(None, description="A query that should find it.")
 
 
+class ReadResultArguments(ToolArguments):
+    """Read more of a result that was cut; its last line has the handle. `query` searches in it, `path` takes a part of
+    its JSON, `page` reads on; `path` can be combined with either."""
+
+    handle: Id = Field(description="r_…")
+    query: Text | SkipJsonSchema[None] = Field(None, description="What to find in it.")
+    path: Text | SkipJsonSchema[None] = Field(None, description="items.3.name, or items.10:20")
+    page: Annotated[int, Field(ge=1, le=MAX_PAGE)] | SkipJsonSchema[None] = Field(None, description="From 1.")
+
+    @field_validator("query", "path", "page", mode="before")
+    @classmethod
+    def _drop_empty(cls, value: Any, info: ValidationInfo) -> Any:
+        parsed = parse_json_text(value) if info.field_name == "page" else value
+        return None if parsed in ("", 0) else parsed
+
+
 class SearchDocumentsArguments(ToolArguments):
     """Find passages in the user's own documents. Each result has the document's id, a score, its title and the best
     passage."""
@@ -245,6 +262,7 @@ TOOLS = [
     _build_tool("search_skills", "Search skills", SearchSkillsArguments, **_SEARCH),
     _build_tool("describe_tool", "Describe a tool", DescribeToolArguments, **_SEARCH),
     _build_tool("call_tool", "Call a tool", CallToolArguments),
+    _build_tool("read_result", "Read a large result", ReadResultArguments, **_SEARCH),
     _build_tool("search_documents", "Search documents", SearchDocumentsArguments, **_SEARCH),
     _build_tool("search_knowledge", "Search knowledge", SearchKnowledgeArguments, **_SEARCH),
 ]
@@ -254,6 +272,7 @@ TOOL_SCOPES = {
     "search_skills": Scope.SEARCH,
     "describe_tool": Scope.SEARCH,
     "call_tool": Scope.CALL,
+    "read_result": Scope.CALL,
     "search_documents": Scope.DOCUMENTS,
     "search_knowledge": Scope.KNOWLEDGE,
 }

@@ -1,4 +1,4 @@
-"""The MCP server that agents connect to, over stdio and HTTP: six tools that find and call all others."""
+"""The MCP server that agents connect to, over stdio and HTTP: a few tools that find and call all others."""
 
 from __future__ import annotations
 
@@ -63,6 +63,7 @@ from toolscript.surfaces.mcp.definitions import (
     TOOLS,
     CallToolArguments,
     DescribeToolArguments,
+    ReadResultArguments,
     SearchDocumentsArguments,
     SearchKnowledgeArguments,
     SearchSkillsArguments,
@@ -79,6 +80,7 @@ from toolscript.surfaces.mcp.relay import (
     build_state_seal,
     get_grant,
 )
+from toolscript.surfaces.mcp.result_tool import read_result
 from toolscript.surfaces.mcp.results import build_text_result, keep_result, restore_result
 from toolscript.surfaces.mcp.search_tools import search_skills, search_tools
 from toolscript.surfaces.mcp.subscriptions import (
@@ -252,7 +254,10 @@ async def answer_call(
             return build_text_result(json.dumps(description, ensure_ascii=False))
         case "call_tool":
             call = CallToolArguments.parse(arguments)
-            return wrap_result(call.tool_id, await _call_tool(app, call, caller, relay))
+            result = wrap_result(call.tool_id, await _call_tool(app, call, caller, relay))
+            return await app.large_results.cut(result, relay.user or "")
+        case "read_result":
+            return await read_result(app, ReadResultArguments.parse(arguments), relay.user or "")
         case "search_documents":
             principal = await identify_tenant()
             return build_text_result(await search_documents(app, principal, SearchDocumentsArguments.parse(arguments)))

@@ -1,0 +1,1 @@
+"""Results of tools that are too large for a context."""

@@ -1,0 +1,219 @@
+"""Cuts results that would fill an agent's context, and keeps the whole for `read_result`.
+
+A token counts as four bytes of UTF-8: that is the average of English and JSON, and letters of other scripts take more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import secrets
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from toolscript.domain.errors import Invalid, NotFound, ToolscriptError, Unavailable
+from toolscript.domain.profiles import Profile
+from toolscript.ports.models import Embedder
+from toolscript.ports.results import ResultStore
+from toolscript.retrieval.text.json_chunks import TextChunk
+from toolscript.retrieval.text.json_paths import Path, describe_shape, format_path, parse_path
+from toolscript.retrieval.text.pages import count_bytes, find_cut, split_text
+from toolscript.services.results.document import (
+    ResultDocument,
+    is_larger,
+    replace_large_blobs,
+    split_result,
+    unpack_document,
+)
+from toolscript.services.results.search import ResultSearch
+from toolscript.services.tools.token_costs import CHARACTERS_PER_TOKEN, estimate_tokens
+
+DEFAULT_TOKENS = 10_000
+MIN_TOKENS = 100
+KEPT_SECONDS = 3600.0
+MAX_KEPT_BYTES = 32 * 2**20
+# Of the budget, the beginning of a cut result takes a quarter, the end of an error an eighth, the shape a sixteenth.
+_BEGINNING, _ERROR_END, _SHAPE = 4, 8, 16
+MAX_HITS = 10
+# A result of 5 MB takes a core for half a second.
+MAX_CONCURRENT = 2
+META_KEY = "toolscript/result"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ResultPage:
+    """A page of a result, or of the value at a path."""
+
+    text: str
+    page: int
+    pages: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResultHit:
+    """A part of a result that fits a query, and where to read on: a path, a page, or a page of the value at a path."""
+
+    text: str
+    path: str | None = None
+    page: int | None = None
+
+
+class LargeResults:
+    """Cuts results above a budget of tokens, and reads what was kept of them."""
+
+    def __init__(
+        self,
+        store: ResultStore,
+        embedder: Embedder | None,
+        max_tokens: int,
+        find_profile: Callable[[], Profile | None],
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`max_tokens` of 0 cuts nothing. `find_profile` returns the profile of the current request."""
+        self._store = store
+        self._search = ResultSearch(embedder)
+        self._max_tokens = max_tokens
+        self._find_profile = find_profile
+        self._clock = clock
+        self._turns = asyncio.Semaphore(MAX_CONCURRENT)
+
+    async def cut(self, result: Mapping[str, Any], user: str, max_tokens: int | None = None) -> Mapping[str, Any]:
+        """The result, or its beginning if it is larger than the budget (None: that of the settings): then the whole is
+        kept for this user and the profile of the request. Never fails because of the store: the text says so."""
+        tokens = self._max_tokens if max_tokens is None else max_tokens
+        if not tokens or result.get("resultType") == "input_required":
+            return result
+        max_bytes = max(tokens, MIN_TOKENS) * CHARACTERS_PER_TOKEN
+        result = replace_large_blobs(result, max_bytes)
+        if not is_larger(result, max_bytes):
+            return result
+        async with self._turns:
+            document, passed, place = await asyncio.to_thread(split_result, result)
+            size = count_bytes(document.text)
+            if size <= max_bytes:
+                return result
+            handle, reason = await self._keep(document, user)
+            is_error = result.get("isError") is True
+            cut = await asyncio.to_thread(self._describe_cut, document, handle, reason, max_bytes, is_error=is_error)
+        about = {"handle": handle, "tokens": estimate_tokens(size), "bytes": size}
+        kept = {key: value for key, value in result.items() if key != "structuredContent"}
+        content = [*passed[:place], {"type": "text", "text": cut}, *passed[place:]]
+        return {**kept, "content": content, "_meta": {**(result.get("_meta") or {}), META_KEY: about}}
+
+    async def read_page(
+        self, handle: str, user: str, *, path: str | None = None, page: int | None = None, max_tokens: int | None = None
+    ) -> ResultPage:
+        """A page, by default the first, of the whole result or of the value at a path.
+
+        Raises NotFound for a handle that is unknown, expired or of another caller, and for a path that does not exist;
+        Invalid for a page that does not exist; Unavailable when the store fails.
+        """
+        async with self._turns:
+            document = await self._load(handle, user, path)
+            pages = await asyncio.to_thread(self._split, document.text, max_tokens)
+        number = page or 1
+        if not 1 <= number <= len(pages):
+            raise Invalid(f"page: must be a whole number from 1 to {len(pages)}", details={"field": "page"})
+        start, end = pages[number - 1]
+        return ResultPage(document.text[start:end], number, len(pages))
+
+    async def search(
+        self, handle: str, user: str, query: str, *, path: str | None = None, max_tokens: int | None = None
+    ) -> list[ResultHit]:
+        """The parts of a result, or of the value at a path, that fit a query, best first, together within the budget.
+        Raises what `read_page` raises."""
+        async with self._turns:
+            document = await self._load(handle, user, path)
+            found = await self._search.search(document, query)
+            return await asyncio.to_thread(self._build_hits, document, path, found[:MAX_HITS], max_tokens)
+
+    async def _keep(self, document: ResultDocument, user: str) -> tuple[str | None, str]:
+        """The handle; or None, and why the result was not kept."""
+        content = await asyncio.to_thread(document.pack)
+        if len(content) > MAX_KEPT_BYTES:
+            return None, f"it is larger than {MAX_KEPT_BYTES // 2**20} MiB even when compressed"
+        handle, now = f"r_{secrets.token_hex(8)}", self._clock()
+        try:
+            owner = self._name_owner(user)
+            await self._store.save(handle, owner, content, now=now, expires_at=now + KEPT_SECONDS)
+        except ToolscriptError as error:
+            log.warning("result_not_kept", extra={"reason": error.message})
+            return None, "the store does not answer" if isinstance(error, Unavailable) else error.message
+        return handle, ""
+
+    async def _load(self, handle: str, user: str, path: str | None) -> ResultDocument:
+        content = await self._store.read(handle, self._name_owner(user), now=self._clock())
+        if content is None:
+            raise NotFound(
+                f"no such result: {handle[:40]!r}: a result is kept for an hour, for the caller that got it; call the "
+                "tool again",
+                details={"handle": handle[:40]},
+            )
+        document = await asyncio.to_thread(unpack_document, content)
+        return await asyncio.to_thread(document.select, path) if path else document
+
+    def _name_owner(self, user: str) -> str:
+        profile = self._find_profile()
+        return json.dumps([user, profile.name if profile else ""])
+
+    def _measure_budget(self, max_tokens: int | None) -> int:
+        tokens = max_tokens or self._max_tokens or DEFAULT_TOKENS
+        return max(tokens, MIN_TOKENS) * CHARACTERS_PER_TOKEN
+
+    def _split(self, text: str, max_tokens: int | None) -> list[tuple[int, int]]:
+        return list(split_text(text, self._measure_budget(max_tokens)))
+
+    def _build_hits(
+        self, document: ResultDocument, path: str | None, chunks: list[TextChunk], max_tokens: int | None
+    ) -> list[ResultHit]:
+        left = self._measure_budget(max_tokens)
+        above = parse_path(path or "")
+        pages: dict[Path, list[int]] = {}
+        hits: list[ResultHit] = []
+        for chunk in chunks:
+            if left <= 0:
+                break
+            if chunk.path not in pages and (chunk.start or not chunk.path):
+                value = document.select(format_path(chunk.path)) if chunk.path else document
+                pages[chunk.path] = [start for start, _ in self._split(value.text, max_tokens)]
+            page = bisect_right(pages[chunk.path], chunk.start) if chunk.path in pages else None
+            text = chunk.text[: find_cut(chunk.text, 0, left)]
+            hits.append(ResultHit(text, format_path((*above, *chunk.path)) or None, page))
+            left -= count_bytes(text)
+        return hits
+
+    def _describe_cut(
+        self, document: ResultDocument, handle: str | None, reason: str, max_bytes: int, *, is_error: bool
+    ) -> str:
+        """The beginning of a result, its shape, how large the whole is, and how to go on."""
+        text = document.text
+        parts = [text[: find_cut(text, 0, max_bytes // _BEGINNING)].rstrip("\n")]
+        if is_error:  # the last line often has the reason
+            end = text[-max_bytes // _ERROR_END :]
+            parts += ["[…]", end[end.find("\n") + 1 :]]
+        if document.root is not None:
+            parts.append(f"[Shape: {describe_shape(document.root, max_bytes // _SHAPE)}]")
+        whole = f"Cut: the whole has about {_count_tokens(text)} tokens ({count_bytes(text)} bytes)."
+        if handle is None:
+            return "\n".join(
+                [*parts, f"[{whole} It was not kept: {reason}. Call the tool again with narrower arguments.]"]
+            )
+        ways = [
+            f'read_result(handle="{handle}", query="…") searches in it',
+            f"page=1 to {len(self._split(text, None))} reads it",
+        ]
+        if document.root:
+            first = next(iter(document.root)) if isinstance(document.root, dict) else 0
+            ways.append(f"path={json.dumps(format_path((first,)), ensure_ascii=False)} takes a part of the JSON")
+        return "\n".join([*parts, f"[{whole} {', '.join(ways)}.]"])
+
+
+def _count_tokens(text: str) -> int:
+    return estimate_tokens(count_bytes(text))

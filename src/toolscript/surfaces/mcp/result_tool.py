@@ -1,0 +1,44 @@
+"""The `read_result` tool."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from toolscript.app.app import App
+from toolscript.domain.errors import InvalidArguments
+from toolscript.services.results.large_results import ResultHit, ResultPage
+from toolscript.surfaces.mcp.definitions import ReadResultArguments
+
+
+async def read_result(app: App, arguments: ReadResultArguments, user: str) -> Mapping[str, Any]:
+    """Reads or searches a result that was cut. Raises InvalidArguments and the errors of the service."""
+    handle, path, query = arguments.handle, arguments.path, arguments.query
+    if query and arguments.page:
+        raise InvalidArguments(
+            "page: cannot be combined with query, which finds the pages: leave one of them out",
+            details={"field": "page"},
+        )
+    if query:
+        hits = await app.large_results.search(handle, user, query, path=path)
+        texts = [_format_hit(hit) for hit in hits]
+        return _build_texts(texts or [f"Nothing in this result fits {query!r}. Rephrase, or read it with page."])
+    page = await app.large_results.read_page(handle, user, path=path, page=arguments.page)
+    return _build_texts([page.text, *_describe_rest(page)])
+
+
+def _format_hit(hit: ResultHit) -> str:
+    places = ([f"path={hit.path}"] if hit.path else []) + ([f"page={hit.page}"] if hit.page else [])
+    return f"[{' '.join(places) or 'the whole'}]\n{hit.text}"
+
+
+def _describe_rest(page: ResultPage) -> list[str]:
+    """A block after the page's own, so that the pages alone are the whole text."""
+    if page.pages == 1:
+        return []
+    following = f": page={page.page + 1} goes on" if page.page < page.pages else ", the last"
+    return [f"[Page {page.page} of {page.pages}{following}.]"]
+
+
+def _build_texts(texts: list[str]) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": text} for text in texts], "isError": False}
