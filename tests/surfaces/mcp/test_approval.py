@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,6 +23,7 @@ from toolscript.app.app import App, open_app
 from toolscript.domain.access import ApprovalPolicy, Principal, Scope
 from toolscript.domain.profiles import Profile
 from toolscript.domain.requests import profile_name
+from toolscript.domain.servers import CallRelay, CallResult
 from toolscript.services.tools.approval import QUESTION_KEY
 from toolscript.settings import load_settings
 from toolscript.surfaces.mcp.native import answer_request
@@ -282,3 +284,24 @@ async def test_the_audit_says_how_each_call_ended(tmp_path: Path) -> None:
     calls = [(event["tool"], event["error"]) for event in events if event["type"] == "tools.call"]
     outcomes = ["APPROVAL_REQUIRED", "APPROVAL_DECLINED", "APPROVAL_REQUIRED", None, "APPROVAL_REQUIRED"]
     assert calls == [(ECHO, outcome) for outcome in outcomes]
+
+
+def test_the_time_of_a_call_stands_still_while_a_person_decides(tmp_path: Path) -> None:
+    """It has an event loop of its own, whose clock goes forward while the person thinks."""
+
+    async def call() -> CallResult:
+        loop, passed = asyncio.get_running_loop(), 0.0
+        time = loop.time
+        loop.time = lambda: time() + passed  # type: ignore[method-assign]
+
+        async def think(*_: object) -> dict[str, Any]:
+            nonlocal passed
+            passed += 500
+            await asyncio.sleep(0)
+            return ALLOW
+
+        async with open_with_servers(tmp_path, approval="writes") as app:
+            relay = CallRelay(capabilities={"elicitation": {}}, ask=think)
+            return await app.call_tool.call(ECHO, {"text": "a"}, within=TIMEOUT_SECONDS, relay=relay)
+
+    assert asyncio.run(call()).structured == {"text": "a"}
