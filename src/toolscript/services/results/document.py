@@ -65,8 +65,10 @@ def unpack_document(content: bytes) -> ResultDocument:
 def replace_large_blobs(result: Mapping[str, Any], max_bytes: int) -> Mapping[str, Any]:
     """The result with a line of text instead of each larger blob, unless it is a picture or a sound."""
     blocks: Sequence[Mapping[str, Any]] = result.get("content") or ()
-    replaced = [_describe_blob(block, max_bytes) or block for block in blocks]
-    return result if replaced == blocks else {**result, "content": replaced}
+    lines = [_describe_blob(block, max_bytes) for block in blocks]
+    if not any(lines):
+        return result
+    return {**result, "content": [line or block for line, block in zip(lines, blocks, strict=True)]}
 
 
 def _describe_blob(block: Mapping[str, Any], max_bytes: int) -> Mapping[str, Any] | None:
