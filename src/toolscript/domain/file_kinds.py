@@ -20,6 +20,7 @@ class FileKind(StrEnum):
     TABLE = "table"
     RECORDS = "JSON"
     LOG = "log"
+    CODE = "source code"
     PDF = "PDF"
     DOCX = "DOCX"
     EPUB = "EPUB"
@@ -35,6 +36,13 @@ _ENDINGS: Mapping[FileKind, str] = {
     FileKind.TABLE: ".csv .tsv",
     FileKind.RECORDS: ".jsonl .ndjson .json",
     FileKind.LOG: ".log",
+    FileKind.CODE: (
+        ".py .pyi .pyw .js .mjs .cjs .jsx .ts .mts .cts .tsx .go .rs .java .c .h .cc .cpp .cxx .hh .hpp .hxx .sh .bash "
+        ".sql .zsh .fish .ps1 .bat .rb .php .cs .fs .vb .kt .kts .scala .groovy .gradle .swift .m .mm .dart .lua .pl "
+        ".pm .r .jl .hs .ml .mli .ex .exs .erl .clj .lisp .el .scm .zig .nim .d .f90 .f95 .pas .adb .ads .asm .s "
+        ".proto .graphql .tf .cmake .mk .dockerfile .css .scss .less .vue .svelte .xml .xsd .xsl .yaml .yml .toml "
+        ".ini .cfg .conf .properties"
+    ),
     FileKind.PDF: ".pdf",
     FileKind.DOCX: ".docx",
     FileKind.EPUB: ".epub",
@@ -46,6 +54,22 @@ KINDS_BY_ENDING: Mapping[str, FileKind] = {
 FILE_ENDINGS = tuple(KINDS_BY_ENDING)
 
 
+# Files that are known by their whole name, and the ending that they would have.
+_NAMES = {
+    **dict.fromkeys("readme license licence copying copyright changelog changes news authors install".split(), ".txt"),
+    "dockerfile": ".dockerfile",
+    "makefile": ".mk",
+}
+
+
+def find_ending(path: PurePath) -> str | None:
+    """Returns the ending by which a file is read, one of FILE_ENDINGS: its own, or that of a known name without one
+    (README, Makefile). None for a name that says nothing of a kind that can be read."""
+    ending = path.suffix.lower() or _NAMES.get(path.name.lower(), "")
+    return ending if ending in KINDS_BY_ENDING else None
+
+
 def find_kind(path: PurePath) -> FileKind | None:
-    """Returns the kind of a file by its name; None for a name that says nothing of a kind that can be read."""
-    return KINDS_BY_ENDING.get(path.suffix.lower())
+    """Returns the kind of a file by its name; None if `find_ending` does."""
+    ending = find_ending(path)
+    return KINDS_BY_ENDING[ending] if ending else None

@@ -28,19 +28,23 @@ _TEXT_READERS: Mapping[FileKind, str] = {
     FileKind.RECORDS: "records.json:read_records",
     FileKind.LOG: "records.log:read_log",
 }
+_CODE_READER = "code.source:read_code"
 # Kinds whose readers take about a second for the slowest small file.
 QUICK_KINDS = frozenset({*_TEXT_READERS, FileKind.HTML})
 
 
-def read_kind(kind: FileKind, data: bytes) -> ParsedBook:
+def read_kind(kind: FileKind, data: bytes, ending: str) -> ParsedBook:
     """Parses a file as that kind. Raises Invalid for one that cannot be read."""
     if kind in _BINARY_READERS:
         return _load_reader(_BINARY_READERS[kind])(data)
-    return _load_reader(_TEXT_READERS[kind])(decode_text(data, markup=False))
+    text = decode_text(data, markup=False)
+    if kind is FileKind.CODE:
+        return _load_reader(_CODE_READER)(text, ending)
+    return _load_reader(_TEXT_READERS[kind])(text)
 
 
-def _load_reader(place: str) -> Callable[[bytes | str], ParsedBook]:
+def _load_reader(place: str) -> Callable[..., ParsedBook]:
     module, _, function = place.partition(":")
     imported = import_module(f"toolscript.adapters.files.{module}")
-    reader: Callable[[bytes | str], ParsedBook] = getattr(imported, function)
+    reader: Callable[..., ParsedBook] = getattr(imported, function)
     return reader

@@ -17,7 +17,7 @@ from typing import IO, Any
 from toolscript.adapters.files.parts import BookLimits
 from toolscript.adapters.worker_process import start_worker, stop_worker
 from toolscript.domain.errors import Invalid
-from toolscript.domain.file_kinds import FILE_ENDINGS
+from toolscript.domain.file_kinds import FILE_ENDINGS, KINDS_BY_ENDING, FileKind, find_ending
 from toolscript.domain.knowledge import Block, BlockKind, Book, Position
 
 _CHUNK_BYTES = 2**20
@@ -40,16 +40,18 @@ class FileBooks:
     async def read(self, path: Path) -> Book:
         """Reads a file. Raises Invalid, with a one-line message without the path, for one that is too large, damaged,
         malicious or of an unknown kind."""
-        ending = path.suffix.lower()
-        if ending not in FILE_ENDINGS:
-            raise Invalid(f"Files ending in {ending!a} cannot be read. Supported: {', '.join(sorted(FILE_ENDINGS))}.")
+        ending = find_ending(path)
+        if ending is None:
+            raise Invalid(
+                f"Files ending in {path.suffix.lower()!a} cannot be read. Supported: {' '.join(FILE_ENDINGS)}."
+            )
         file = await asyncio.to_thread(_open_file, path, self._limits.file_bytes)
         with file:
             answer = self._read_small_text(file, ending)
             if answer is None:
                 answer = await asyncio.to_thread(_parse_output, await self._run_worker(file, ending))
         book = await asyncio.to_thread(_build_book, answer)
-        return book if book.title else replace(book, title=_title_from_name(path))
+        return book if book.title else replace(book, title=_title_from_name(path, ending))
 
     def _read_small_text(self, file: IO[bytes], ending: str) -> dict[str, Any] | None:
         if os.fstat(file.fileno()).st_size > self._max_in_process_bytes:
@@ -137,6 +139,8 @@ def _build_book(answer: dict[str, Any]) -> Book:
     return Book(answer["title"], tuple(answer["authors"]), blocks, answer["date"])
 
 
-def _title_from_name(path: Path) -> str:
-    """Makes a title of the file name: `my_notes-2.txt` becomes `my notes 2`."""
+def _title_from_name(path: Path, ending: str) -> str:
+    """Makes a title of the file name: `my_notes-2.txt` becomes `my notes 2`. That of code stays as it is."""
+    if KINDS_BY_ENDING[ending] is FileKind.CODE:
+        return path.name
     return " ".join(path.stem.replace("_", " ").replace("-", " ").split())

@@ -75,4 +75,4 @@ def parse_file(data: bytes, ending: str) -> ParsedBook:
     """Parses a file. Raises Invalid for one that cannot be read."""
     if not data.strip(b"\0 \t\r\n\f\v"):
         raise Invalid("The file is empty." if not data else NO_TEXT)
-    return read_kind(recognise_kind(data, KINDS_BY_ENDING[ending]), data)
+    return read_kind(recognise_kind(data, KINDS_BY_ENDING[ending]), data, ending)

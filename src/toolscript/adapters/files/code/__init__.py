@@ -1,0 +1,1 @@
+"""Source code: functions and classes become chapters and sections."""
