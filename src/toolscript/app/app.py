@@ -153,7 +153,7 @@ class App:
         settings, items, skills, observability = self.settings, self.item_store, self.skill_store, self.observability
         self.snapshots = self._build_snapshots(retriever)
         self.sync = self._build_sync()
-        self.gateway = gateway = open_gateway(settings, self.sync, self.logins, self.rate_buckets)
+        self.gateway = gateway = open_gateway(settings, self.sync, self.logins, self.rate_buckets, self.profiles.find)
         if observability.metrics:
             observability.metrics.watch_servers(lambda: gateway.statuses)
         visibility = Visibility(self.profiles.find, self.snapshots, items, read_only=settings.read_only)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from toolscript.adapters.memory import MemoryIndex
 from toolscript.app.extras import require_extra
 from toolscript.domain.errors import Invalid, Unavailable
+from toolscript.domain.profiles import Profile
 from toolscript.domain.servers import ServerSpec
 from toolscript.ports.access import RateBuckets
 from toolscript.ports.indexes import VectorIndex
@@ -43,11 +44,20 @@ class Servers:
 
 
 def open_gateway(
-    settings: Settings, sync: Sync | None = None, tokens: AccessTokens | None = None, buckets: RateBuckets | None = None
+    settings: Settings,
+    sync: Sync | None = None,
+    tokens: AccessTokens | None = None,
+    buckets: RateBuckets | None = None,
+    find_profile: Callable[[str], Profile | None] = lambda _: None,
 ) -> Gateway:
     """The gateway; without a `sync` it connects to servers and leaves the catalogue alone. `tokens` are those of
-    logins, `buckets` count the rates of calls."""
-    admission = CallAdmission(buckets, failures=settings.breaker_failures, pause_seconds=settings.breaker_seconds)
+    logins, `buckets` count the rates of calls; profiles limit them."""
+    admission = CallAdmission(
+        buckets,
+        find_profile=find_profile,
+        failures=settings.breaker_failures,
+        pause_seconds=settings.breaker_seconds,
+    )
     timeouts = Timeouts(connect=settings.connect_timeout, call=settings.call_timeout)
     return Gateway(Servers(settings.call_max_mib * 2**20, tokens), sync, timeouts, admission)
 

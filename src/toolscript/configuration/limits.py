@@ -1,4 +1,4 @@
-"""Reads the limits of calls in the entry of a server."""
+"""Reads the limits of calls in the entry of a server, and in a profile."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from toolscript.domain.access import MAX_CALLS, NO_LIMIT, CallLimit
 
 KEYS = ("perMinute", "concurrent")
 TOOLS = "tools"
+CALLER_RULE = 'must be an object such as {"perMinute": 60, "concurrent": 4}'
 RULE = 'must be an object such as {"perMinute": 60, "concurrent": 4, "tools": {"create_*": {"perMinute": 5}}}'
 
 Report = Callable[[JsoncNode, str], None]
@@ -31,9 +32,14 @@ def read_limits(node: JsoncNode | None, report: Report) -> tuple[CallLimit, tupl
     return _read_limit(node, report, (*KEYS, TOOLS)), by_pattern
 
 
-def _read_limit(node: JsoncNode, report: Report, allowed: tuple[str, ...]) -> CallLimit:
+def read_caller_limit(node: JsoncNode | None, report: Report) -> CallLimit:
+    """The limit of each caller's calls. Problems are reported."""
+    return NO_LIMIT if node is None else _read_limit(node, report, KEYS, CALLER_RULE)
+
+
+def _read_limit(node: JsoncNode, report: Report, allowed: tuple[str, ...], rule: str = RULE) -> CallLimit:
     if not isinstance(node.value, dict):
-        report(node, RULE)
+        report(node, rule)
         return NO_LIMIT
     for name, each in node.value.items():
         if name not in allowed:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from toolscript.configuration.jsonc import JsoncNode
+from toolscript.configuration.limits import read_caller_limit
 from toolscript.domain.access import ApprovalPolicy
 from toolscript.domain.profiles import ItemRules, Profile
 from toolscript.domain.spelling import find_nearest, suggest
@@ -14,7 +15,7 @@ _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
 _NAME_RULE = "invalid profile name: use 1 to 64 letters, digits, - and _, with a letter or digit first"
 # A path of HTTP: the profile would be hidden by it.
 _RESERVED = "server-card"
-_KEYS = ("allow", "deny", "readOnly", "approval", "keys", "claims")
+_KEYS = ("allow", "deny", "readOnly", "approval", "limits", "keys", "claims")
 APPROVAL_RULE = '"never", "destructive" or "writes"'
 _RULE_KEYS = ("servers", "tools", "skills")
 
@@ -51,6 +52,7 @@ class ProfileReader:
             deny=self._read_rules(members["deny"]) if "deny" in members else ItemRules(),
             read_only=read_only is not None and read_only.value is True,
             approval=self._read_approval(members.get("approval")),
+            limit=read_caller_limit(members.get("limits"), self._report),
             keys=frozenset(self._read_strings(members.get("keys"))),
             claims=tuple((claim, frozenset(self._read_strings(each))) for claim, each in values.items()),
         )

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from toolscript.domain.access import ApprovalPolicy
+from toolscript.domain.access import NO_LIMIT, ApprovalPolicy, CallLimit
 from toolscript.domain.catalog import Item
 
 DEFAULT_PROFILE = "default"
@@ -42,6 +42,8 @@ class Profile:
     """Overrides what is allowed."""
     read_only: bool = False
     approval: ApprovalPolicy = ApprovalPolicy.NEVER
+    limit: CallLimit = NO_LIMIT
+    """Of the calls of each of its callers."""
     keys: frozenset[str] = frozenset()
     claims: tuple[tuple[str, frozenset[str]], ...] = ()
     """Values of an access token's claims; one of them is enough."""

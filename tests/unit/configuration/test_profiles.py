@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from toolscript.configuration.files import FILE_NAME, load_configuration
-from toolscript.domain.access import ApprovalPolicy
+from toolscript.domain.access import ApprovalPolicy, CallLimit
 from toolscript.domain.errors import Invalid
 from toolscript.domain.profiles import ItemRules, Profile
 
@@ -30,6 +30,7 @@ def test_a_profile_has_rules_and_says_whom_it_is_for(tmp_path: Path) -> None:
         "deny": {"tools": ["*delete*"]},
         "readOnly": True,
         "approval": "writes",
+        "limits": {"perMinute": 60, "concurrent": 4},
         "keys": ["ci"],
         "claims": {"groups": ["support", "sales"]},
     }
@@ -40,6 +41,7 @@ def test_a_profile_has_rules_and_says_whom_it_is_for(tmp_path: Path) -> None:
             ItemRules(tools=("*delete*",)),
             read_only=True,
             approval=ApprovalPolicy.WRITES,
+            limit=CallLimit(60, 4),
             keys=frozenset({"ci"}),
             claims=(("groups", frozenset({"support", "sales"})),),
         ),
@@ -67,6 +69,9 @@ def test_the_profile_of_the_folder_replaces_that_of_the_home_folder(tmp_path: Pa
         ({"a": {"approval": "write"}}, 'profiles.a.approval: must be "never", "destructive" or "writes"; did you mean'),
         ({"a": {"approval": True}}, 'profiles.a.approval: must be "never", "destructive" or "writes"'),
         ({"a": {"approval": None}}, 'profiles.a.approval: must be "never", "destructive" or "writes"'),
+        ({"a": {"limits": 60}}, 'profiles.a.limits: must be an object such as {"perMinute": 60, "concurrent": 4} '),
+        ({"a": {"limits": {"tools": {}}}}, "limits.tools: unknown key: allowed are perMinute, concurrent"),
+        ({"a": {"limits": {"perMinute": 0}}}, "limits.perMinute: must be a whole number from 1 to 1000000"),
         ({"a": {"claims": ["x"]}}, "profiles.a.claims: must be an object"),
     ],
 )

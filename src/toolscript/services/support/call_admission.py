@@ -1,4 +1,4 @@
-"""Which calls reach a server: limits per key, server and tool, and a pause for servers that keep failing.
+"""Which calls reach a server: limits per key, caller, server and tool, and a pause for servers that keep failing.
 
 Rates are counted in buckets that gateways on one PostgreSQL share; concurrent calls and failures, by each process.
 """
@@ -15,7 +15,8 @@ from contextlib import asynccontextmanager, contextmanager
 from toolscript.domain.access import NO_LIMIT, CallLimit
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import LoginRequired, RateLimited, TimedOut, Unavailable, UpstreamFailed
-from toolscript.domain.requests import caller_limit, caller_name
+from toolscript.domain.profiles import Profile
+from toolscript.domain.requests import caller_limit, caller_name, client_address, profile_name
 from toolscript.domain.servers import ServerSpec
 from toolscript.ports.access import RateBuckets
 
@@ -100,12 +101,14 @@ class CallAdmission:
         self,
         buckets: RateBuckets | None = None,
         *,
+        find_profile: Callable[[str], Profile | None] = lambda _: None,
         failures: int = DEFAULT_FAILURES,
         pause_seconds: float = DEFAULT_PAUSE_SECONDS,
         clock: Clock = time.monotonic,
     ) -> None:
         """Without `buckets` rates are not limited; with 0 `failures` no server is ever paused."""
         self._buckets = buckets
+        self._find_profile = find_profile
         self._failures, self._pause_seconds = failures, pause_seconds
         self._clock = clock
         self._running: Counter[str] = Counter()
@@ -125,8 +128,10 @@ class CallAdmission:
         """Admits a call for the block. Raises RateLimited with the seconds to wait, or Unavailable."""
         if spec.name not in self._breakers:
             self._breakers[spec.name] = CircuitBreaker(spec.name, self._failures, self._pause_seconds, self._clock)
+        caller = caller_name.get() or client_address.get()
         limits = [
-            (f"calls with the key {caller_name.get()}", f"key {caller_name.get()}", caller_limit.get()),
+            (f"calls with the key {caller}", f"key {caller}", caller_limit.get()),
+            (f"calls of {caller}", f"caller {caller}", self._find_caller_limit()),
             (f"calls to the server {spec.name}", f"server {spec.name}", spec.limit),
             (f"calls of {item.id}", f"tool {item.id}", spec.find_tool_limit(item.name)),
         ]
@@ -148,6 +153,12 @@ class CallAdmission:
             finally:
                 self._running.subtract(names)
                 self._running += Counter()  # drops names without running calls
+
+    def _find_caller_limit(self) -> CallLimit:
+        """How many calls the profile of the request allows each of its callers."""
+        name = profile_name.get()
+        profile = self._find_profile(name) if name else None
+        return profile.limit if profile else NO_LIMIT
 
     async def _take(self, what: str, name: str, limit: CallLimit) -> None:
         if limit.per_minute is None or self._buckets is None:
