@@ -189,7 +189,7 @@ class Settings:
         10_000,
         "Maximum number of tokens (of four bytes each) of a tool's answer over MCP. Of a larger one the agent gets the "
         "beginning and a handle, with which `read_result` reads or searches the whole. 0: no limit.",
-        bounds=(0, 100_000_000),
+        bounds=(0, 900_000),
     )
     quarantine: str = _setting(
         "changed",

@@ -33,6 +33,7 @@ BOUNDS: dict[str, tuple[float, float, float]] = {
     "connect_timeout": (1, 3600, 0.5),
     "call_timeout": (1, 3600, 0.5),
     "call_max_mib": (1, 1024, 1),
+    "result_tokens": (0, 900_000, 1),
     "port": (0, 65_535, 1),
     "server_idle_minutes": (0, 10_080, 1),
 }
@@ -66,6 +67,7 @@ def flag_of(name: str) -> str:
         "llm_timeout": "--llm-timeout",
         "knowledge_rate": "--knowledge-rate",
         "call_max_mib": "--call-max-mib",
+        "result_tokens": "--result-tokens",
         "log_level": "--log-level",
         "port": "--port",
         "audit_arguments": "--audit-arguments",
