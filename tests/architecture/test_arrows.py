@@ -81,6 +81,7 @@ ALLOWED_LIBRARIES: dict[str, set[str]] = {
     "surfaces/json/filters.py": {"pydantic"},
     "surfaces/mcp": {"anyio", "httpx2", "mcp", "mcp_types", "pydantic", "starlette"},
     "adapters/files/office/docx.py": {"docx"},
+    "adapters/files/office/rtf.py": {"striprtf"},
     "adapters/files/code/syntax.py": {"tree_sitter"},
     "adapters/files/markup/markdown.py": {"markdown_it"},
     "adapters/files/pdf/pages.py": {"pypdfium2"},

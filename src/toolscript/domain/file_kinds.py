@@ -24,6 +24,12 @@ class FileKind(StrEnum):
     PDF = "PDF"
     DOCX = "DOCX"
     EPUB = "EPUB"
+    PPTX = "PPTX"
+    XLSX = "XLSX"
+    OPENDOCUMENT = "OpenDocument"
+    RTF = "RTF"
+    MAIL = "e-mail"
+    MAILBOX = "mailbox"
 
 
 _ENDINGS: Mapping[FileKind, str] = {
@@ -46,6 +52,12 @@ _ENDINGS: Mapping[FileKind, str] = {
     FileKind.PDF: ".pdf",
     FileKind.DOCX: ".docx",
     FileKind.EPUB: ".epub",
+    FileKind.PPTX: ".pptx .pptm .ppsx",
+    FileKind.XLSX: ".xlsx .xlsm",
+    FileKind.OPENDOCUMENT: ".odt .ods .odp",
+    FileKind.RTF: ".rtf",
+    FileKind.MAIL: ".eml",
+    FileKind.MAILBOX: ".mbox .mbx",
 }
 KINDS_BY_ENDING: Mapping[str, FileKind] = {
     ending: kind for kind, endings in _ENDINGS.items() for ending in endings.split()

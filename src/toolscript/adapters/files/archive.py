@@ -8,6 +8,7 @@ import lzma
 import stat
 import zipfile
 import zlib
+from collections.abc import Callable
 from pathlib import PurePosixPath
 from xml.etree.ElementTree import Element, TreeBuilder  # only the tree; parsing is done by our own expat parser
 from xml.parsers import expat  # entities are refused, see `_create_parser`
@@ -63,16 +64,27 @@ def read_member(archive: zipfile.ZipFile, name: str) -> bytes:
 def parse_xml(data: bytes, name: str) -> Element:
     """Parses XML into elements without namespaces. Raises Invalid for bad XML and for declared entities."""
     builder = TreeBuilder()
+    walk_xml(data, name, builder.start, builder.end, builder.data)
+    return builder.close()
+
+
+def walk_xml(
+    data: bytes,
+    name: str,
+    begin: Callable[[str, dict[str, str]], object],
+    end: Callable[[str], object],
+    add_text: Callable[[str], object],
+) -> None:
+    """Parses XML, element by element without namespaces, for files whose tree would be large. Raises as `parse_xml`."""
     parser = _create_parser(name)
     parser.buffer_text = True
-    parser.StartElementHandler = lambda tag, attributes: builder.start(
+    parser.StartElementHandler = lambda tag, attributes: begin(
         _local_name(tag), {_local_name(k): v for k, v in attributes.items()}
     )
-    parser.EndElementHandler = lambda tag: builder.end(_local_name(tag))
-    parser.CharacterDataHandler = builder.data
+    parser.EndElementHandler = lambda tag: end(_local_name(tag))
+    parser.CharacterDataHandler = add_text
     try:
         parser.Parse(data, True)
-        return builder.close()
     except (expat.ExpatError, AssertionError, *_BAD_ENCODING) as error:
         raise Invalid(f"The file is damaged: {_quote_name(name)} is not valid XML.") from error
 

@@ -16,6 +16,12 @@ _BINARY_READERS: Mapping[FileKind, str] = {
     FileKind.DOCX: "office.docx:read_docx",
     FileKind.EPUB: "markup.epub:read_epub",
     FileKind.HTML: "markup.html:read_html",
+    FileKind.PPTX: "office.presentation:read_presentation",
+    FileKind.XLSX: "office.spreadsheet:read_spreadsheet",
+    FileKind.OPENDOCUMENT: "office.opendocument:read_opendocument",
+    FileKind.RTF: "office.rtf:read_rtf",
+    FileKind.MAIL: "mail.messages:read_mail",
+    FileKind.MAILBOX: "mail.messages:read_mailbox",
 }
 # Readers that take text.
 _TEXT_READERS: Mapping[FileKind, str] = {

@@ -9,12 +9,16 @@ from toolscript.domain.file_kinds import FileKind
 _SNIFFED_BYTES = 1024
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_RTF = b"{\\rtf"
 _ENCRYPTED_OFFICE = "EncryptedPackage".encode("utf-16-le")
 _OUTLOOK = "__substg1.0_".encode("utf-16-le")
 # Files in an archive that only this kind has.
 _MEMBERS = {
     "META-INF/container.xml": FileKind.EPUB,
     "word/document.xml": FileKind.DOCX,
+    "ppt/presentation.xml": FileKind.PPTX,
+    "xl/workbook.xml": FileKind.XLSX,
+    "content.xml": FileKind.OPENDOCUMENT,
 }
 _SIGNATURES = {
     b"\x7fELF": "a program",
@@ -49,7 +53,17 @@ _ENCRYPTED_TEXTS = {
 _TAR_MARK = slice(257, 262)
 _MEDIA_MARKS = {b"ftyp": "video", b"WEBP": "a WebP image", b"WAVE": "sound", b"AVI ": "video"}
 # Kinds that cannot be recognised as text.
-_BINARY_KINDS = frozenset({FileKind.PDF, FileKind.DOCX, FileKind.EPUB})
+_BINARY_KINDS = frozenset(
+    {
+        FileKind.PDF,
+        FileKind.DOCX,
+        FileKind.EPUB,
+        FileKind.PPTX,
+        FileKind.XLSX,
+        FileKind.OPENDOCUMENT,
+        FileKind.RTF,
+    }
+)
 # Kinds of text that may turn out to be a page of HTML.
 _VAGUE_KINDS = frozenset({FileKind.TEXT, FileKind.MARKDOWN, FileKind.RESTRUCTURED, FileKind.ASCIIDOC})
 # A file with a larger share of control bytes is binary.
@@ -60,7 +74,7 @@ _WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 def is_packed(data: bytes) -> bool:
     """Whether a file needs one of the larger parsers, whatever its name is."""
-    return _is_pdf(data, FileKind.PDF) or data.startswith((*_ZIP, _OLE))
+    return _is_pdf(data, FileKind.PDF) or data.startswith((*_ZIP, _OLE, _RTF))
 
 
 def recognise_kind(data: bytes, declared: FileKind) -> FileKind:
@@ -70,6 +84,8 @@ def recognise_kind(data: bytes, declared: FileKind) -> FileKind:
         return FileKind.PDF
     if data.startswith(_ZIP):
         return _recognise_archive(data)
+    if data.startswith(_RTF):
+        return FileKind.RTF
     if data.startswith(_OLE):
         raise Invalid(_describe_old_office(data))
     if found := _find_signature(data):

@@ -85,6 +85,15 @@ async def test_a_file_of_each_kind_is_read_by_a_worker(folder: Path) -> None:
         "e.pdf": pdf([[Typed(72, 700, "Text.")]]),
         "f.epub": epub({"a.xhtml": PAGE}),
         "g.docx": word.getvalue(),
+        "h.rtf": b"{\\rtf1 Text.}",
+        "i.odt": archive({"content.xml": "<c><body><text><p>Text.</p></text></body></c>"}),
+        "j.py": b"Text.",
+        "k.adoc": b"Text.",
+        "l.json": b'["Text."]',
+        "m.log": b"Text.",
+        "n.ipynb": b'{"cells": [{"cell_type": "markdown", "source": "Text."}]}',
+        "o.eml": b"Subject: s\n\nText.",
+        "p.mbox": b"From a\nSubject: s\n\nText.",
     }
     books = {name: await read(folder, name, data) for name, data in files.items()}
     assert {name: [block.text for block in book.blocks] for name, book in books.items()} == {
@@ -164,6 +173,52 @@ async def test_archives_with_links_or_passwords_are_refused(folder: Path) -> Non
 async def test_entities_are_neither_expanded_nor_fetched(folder: Path, declared: str) -> None:
     container = f"<!DOCTYPE x [{declared}]>" + EPUB_CONTAINER.replace("<rootfiles>", "<rootfiles>&c;")
     assert "entities" in await refusal(folder, "laugh.epub", epub({"a.xhtml": PAGE}, container=container))
+
+
+@pytest.mark.parametrize(
+    ("ending", "member", "others"),
+    [
+        (".xlsx", "xl/workbook.xml", {}),
+        (".pptx", "ppt/presentation.xml", {}),
+        (".odt", "content.xml", {}),
+        (".odt", "META-INF/manifest.xml", {"content.xml": "<c/>"}),
+    ],
+)
+async def test_office_files_that_declare_entities_are_refused(
+    folder: Path, ending: str, member: str, others: dict[str, str]
+) -> None:
+    trap = '<!DOCTYPE x [<!ENTITY s SYSTEM "file:///etc/hostname">]><x>&s;</x>'
+    assert "entities" in await refusal(folder, f"trap{ending}", archive({**others, member: trap}))
+
+
+async def test_an_office_file_that_would_fill_the_memory_is_not_unpacked(folder: Path) -> None:
+    noise = random.Random(1).randbytes(200_000)
+    bomb = archive({"xl/workbook.xml": "<workbook/>", "xl/sharedStrings.xml": b" " * 11_000_000, "noise": noise})
+    assert "zip bomb" in await refusal(folder, "bomb.xlsx", bomb)
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        (b"\x89PNG\r\n\x1a\n" + bytes(100), "a PNG image"),
+        (b"\xff\xd8\xff\xe0" + bytes(100), "a JPEG image"),
+        (b"\x1f\x8b\x08" + bytes(100), "compressed by gzip"),
+        (b"7z\xbc\xaf\x27\x1c" + bytes(100), "a 7z archive"),
+        (bytes(257) + b"ustar" + bytes(100), "a tar archive"),
+        (b"\0\0\0\x18ftypmp42" + bytes(100), "video"),
+        (b"RIFF\0\0\0\0WEBP" + bytes(100), "a WebP image"),
+        (b"SQLite format 3\0" + bytes(100), "an SQLite database"),
+        (b"-----BEGIN PGP MESSAGE-----\n\nabc", "encrypted by PGP"),
+    ],
+)
+def test_files_of_other_kinds_are_refused_as_what_they_are(data: bytes, name: str) -> None:
+    with pytest.raises(Invalid, match=name):
+        parse_file(data, ".txt")
+
+
+def test_texts_that_begin_like_other_kinds_are_read() -> None:
+    for text in (b"MZ is a signature.", b"ID3 tags", b"GIF89a pictures", b"See %PDF-1.7 files.", b"{\\r is no RTF"):
+        assert parse_file(text, ".txt").parts
 
 
 def word_file(text: str) -> dict[str, bytes]:
@@ -261,7 +316,11 @@ async def test_folders_pipes_missing_files_and_unknown_endings_are_refused(folde
 
 @pytest.mark.parametrize(
     ("vendor", "reader", "data"),
-    [("pypdfium2", "pdf.pages", b"%PDF-1.7"), ("docx", "office.docx", archive({"word/document.xml": "<x/>"}))],
+    [
+        ("pypdfium2", "pdf.pages", b"%PDF-1.7"),
+        ("docx", "office.docx", archive({"word/document.xml": "<x/>"})),
+        ("striprtf", "office.rtf", b"{\\rtf1 Text.}"),
+    ],
 )
 def test_the_error_for_a_missing_library_names_the_extra(
     monkeypatch: pytest.MonkeyPatch, vendor: str, reader: str, data: bytes

@@ -6,7 +6,7 @@ import csv
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from toolscript.adapters.files.parts import ParsedBook, TextBlock, format_row
@@ -36,20 +36,21 @@ def read_table(text: str) -> ParsedBook:
             begin = reader.line_num + 1
     except csv.Error as error:
         raise Invalid(f"The file is not a valid table: {error} (line {reader.line_num}).") from error
+    return ParsedBook(list(build_table(rows)))
+
+
+def build_table(rows: Sequence[tuple[int, Sequence[str]]]) -> Iterator[TextBlock]:
+    """Groups numbered rows into blocks, each of which begins with the names of the columns: the first row, or numbers
+    if it has no names."""
     first = rows[0][1] if rows else []
     if rows[1:] and _is_header(first):
-        return ParsedBook(list(group_rows(first, rows[1:])))
-    names = [f"column {number}" for number in range(1, len(first) + 1)]
-    return ParsedBook(list(group_rows(names, rows)))
-
-
-def group_rows(header: Sequence[str], rows: Iterable[tuple[int, Sequence[str]]]) -> Iterator[TextBlock]:
-    """Groups numbered rows into blocks, each of which begins with the header."""
-    names = format_row(header)
+        names, rows = format_row(first), rows[1:]
+    else:
+        names = format_row(f"column {number}" for number in range(1, len(first) + 1))
     lines: list[str] = []
     start = size = 0
     for number, row in rows:
-        line = format_row(row)
+        line = format_row(row).rstrip()
         if lines and size + len(line) > MAX_BLOCK_CHARACTERS:
             yield TextBlock("\n".join([names, *lines]), BlockKind.TABLE, line=start)
             lines, size = [], 0

@@ -54,10 +54,10 @@ def ingest(
 ) -> None:
     """Add books, papers and other long texts to the knowledge that can be searched and cited.
 
-    Reads Markdown, HTML, PDF, DOCX, EPUB, text, tables, JSON, notebooks, logs and source code; each file becomes a
-    source that keeps its chapters, sections and pages. Run it again after changes: unchanged sources are left alone,
-    changed ones replaced. Files that cannot be read are skipped and reported; exits with 2 when all are. Stop a gateway
-    that runs on the data folder first.
+    Reads Markdown, HTML, PDF, EPUB, text, office files, e-mail, tables, JSON, notebooks, logs and source code; each
+    file becomes a source that keeps its chapters, sections and pages. Run it again after changes: unchanged sources are
+    left alone, changed ones replaced. Files that cannot be read are skipped and reported; exits with 2 when all are.
+    Stop a gateway that runs on the data folder first.
 
     \b
     toolscript knowledge ingest handbook.pdf --author 'Ada Lovelace' --author 'Charles Babbage'
