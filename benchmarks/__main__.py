@@ -31,6 +31,7 @@ SECTIONS: dict[str, tuple[str, Section]] = {
     "fusion": ("Fusion", fusion.run),
     "search": ("Search", searches.run),
     "gateway": ("Gateway", gateway.run),
+    "results": ("Large results", gateway.run_large_results),
     "lazy": ("Lazy servers", lazy.run),
     "hierarchical": ("Hierarchical search", hierarchical.run),
     "documents": ("Documents", documents.run),

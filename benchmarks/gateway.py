@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,12 +23,28 @@ from urllib.parse import quote
 from mcp import Client, StdioServerParameters
 
 from benchmarks.embedding import find_packaged_model
-from benchmarks.texts import make_catalogue, make_queries
-from benchmarks.timing import Row, Table, compare_table, format_duration, format_number, side_by_side
+from benchmarks.texts import make_catalogue, make_documents, make_queries
+from benchmarks.timing import (
+    Row,
+    Sample,
+    Table,
+    compare_table,
+    format_duration,
+    format_number,
+    measure_seconds,
+    side_by_side,
+)
 from tests.servers import make_scripted_spec
+from tests.servers.real import real_servers
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.adapters.onnx.model_folders import PACKAGED
-from toolscript.settings import PREFIX
+from toolscript.app.app import App, open_app
+from toolscript.configuration.files import load_configuration
+from toolscript.domain.servers import CallRelay, ServerSpec
+from toolscript.services.results.document import split_result
+from toolscript.services.results.large_results import META_KEY
+from toolscript.services.tools.token_costs import estimate_tokens
+from toolscript.settings import PREFIX, load_settings
 
 DATA = Path(os.environ.get("TOOLSCRIPT_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
 START_NOTE = (
@@ -46,6 +62,38 @@ CALL_NOTE = (
     "The tool `echo` of a server on stdio: `POST /tools/{id}` on one connection, beside the same call made by the "
     "official client directly. The difference of the two is what the gateway adds."
 )
+
+CUT_NOTE = (
+    "Answers of real servers about this repository, over MCP with the default budget: the tokens (of four bytes) of "
+    "the answer as the server sent it, of what the agent gets, of both together after `read_result` with a query, and "
+    "whether that has found what was looked for. Text and structured content that say the same are counted once."
+)
+LARGE_NOTE = (
+    "A result that a tool has answered, in the gateway: from the answer until the cut one is ready and the whole is in "
+    "a SQLite file, then what `read_result` takes. The query has frequent words, the worst case. In "
+    "brackets the time of the processor, all threads together: others used the machine."
+)
+QUERIES = ("create a new file", "send a message", "list all issues")
+ROOT = Path(__file__).parents[1]
+# What is called with what, a query, and a text that the answer to the query must have.
+LARGE_ANSWERS: dict[str, tuple[str, dict[str, Any], str, str]] = {
+    "tree of `src`": ("filesystem__directory_tree", {"path": "src"}, "rate buckets", "rate_buckets.py"),
+    "`training/queries.jsonl`": (
+        "filesystem__read_text_file",
+        {"path": "training/queries.jsonl"},
+        "convert a currency",
+        "currency",
+    ),
+    "`tests/toolchain/package-lock.json`": (
+        "filesystem__read_text_file",
+        {"path": "tests/toolchain/package-lock.json"},
+        "version of server-everything",
+        "server-everything",
+    ),
+    "log of 400 commits": ("git__git_log", {"repo_path": ".", "max_count": 400}, "servers that keep failing", "fail"),
+    "status of the repository": ("git__git_status", {"repo_path": "."}, "", ""),
+    "the time": ("time__get_current_time", {"timezone": "UTC"}, "", ""),
+}
 
 
 async def run(quick: bool) -> list[Table]:
@@ -241,3 +289,80 @@ def write_tools(file: Path, limit: int | None, *, fill: bool = False) -> int:
     chosen = chosen[:limit]
     file.write_bytes(gzip.compress("\n".join(chosen).encode()))
     return len(chosen)
+
+
+async def run_large_results(quick: bool) -> list[Table]:
+    """Tokens of real servers' answers before and after they are cut, and times for 5 MB."""
+    with TemporaryDirectory() as folder:
+        settings = load_settings(variables={}, data_dir=Path(folder), search_model=PACKAGED)
+        async with open_app(settings) as app:
+            await app.gateway.apply(_configure_servers(Path(folder)))
+            await app.gateway.settle(60)
+            cuts = [await _cut_answer(app, name, *about) for name, about in LARGE_ANSWERS.items()]
+            size = 500_000 if quick else 5_000_000
+            times = [await _time_result(app, kind, text) for kind, text in _make_large(size).items()]
+    columns = ("Answer", "Tool", "Whole", "The agent gets", "With a query", "Found")
+    steps = ("Result", "Size", "Cut and kept", "Page", "Query")
+    return [
+        Table("Tokens of answers", columns, cuts, CUT_NOTE),
+        Table("Times for a large result", steps, times, LARGE_NOTE),
+    ]
+
+
+def _configure_servers(folder: Path) -> Sequence[ServerSpec]:
+    entries = real_servers(folder / "servers")
+    entries["filesystem"]["args"][-1] = str(ROOT)
+    entries["git"]["args"][-1] = str(ROOT)
+    file = folder / "mcp.json"
+    chosen = {name: entries[name] | {"cwd": str(ROOT)} for name in ("filesystem", "git", "time")}
+    file.write_text(json.dumps({"mcpServers": chosen}), encoding="utf-8")
+    return load_configuration(file, home=folder, folder=folder, environment={}).servers
+
+
+async def _cut_answer(
+    app: App, name: str, tool: str, arguments: dict[str, Any], query: str, expected: str
+) -> tuple[str, ...]:
+    given = {key: str(ROOT / value) if key.endswith("path") else value for key, value in arguments.items()}
+    result = (await app.call_tool.call(tool, given, relay=CallRelay(user=""))).raw
+    whole, _, _ = split_result(result)
+    cut = await app.large_results.cut(result, "")
+    got = estimate_tokens(sum(len(block.get("text", "").encode()) for block in cut["content"]))
+    row = (name, f"`{tool}`", f"{estimate_tokens(len(whole.text.encode())):,}", f"{got:,}")
+    if META_KEY not in cut.get("_meta", {}):
+        return (*row, "", "not cut")
+    hits = await app.large_results.search(cut["_meta"][META_KEY]["handle"], "", query)
+    more = estimate_tokens(sum(len(hit.text.encode()) for hit in hits))
+    return (*row, f"{got + more:,}", "yes" if any(expected in f"{hit.path} {hit.text}" for hit in hits) else "no")
+
+
+def _make_large(size: int) -> dict[str, str]:
+    texts = make_documents(size // 400, 50, seed=1)
+    rows = [{"id": number, "name": text[:40], "about": text} for number, text in enumerate(texts)]
+    return {"JSON, rows": json.dumps({"rows": rows}), "text, lines": "\n".join(texts)}
+
+
+async def _time_result(app: App, kind: str, text: str) -> tuple[str, ...]:
+    handle = ""
+
+    async def cut(_: int) -> None:
+        nonlocal handle
+        result = await app.large_results.cut({"content": [{"type": "text", "text": text}]}, "")
+        handle = result["_meta"][META_KEY]["handle"]
+
+    async def read(page: int) -> None:
+        await app.large_results.read_page(handle, "", page=page)
+
+    async def search(number: int) -> None:
+        await app.large_results.search(handle, "", QUERIES[number - 1])
+
+    return (kind, f"{len(text) / 1e6:.1f} MB", *[await _time_step(step) for step in (cut, read, search)])
+
+
+async def _time_step(step: Callable[[int], Awaitable[None]]) -> str:
+    """The times of three runs: on the clock, and of the processor, which others on this machine do not lengthen."""
+    wall, processor = [], []
+    for number in (1, 2, 3):
+        began = time.process_time()
+        wall.append(await measure_seconds(step, number))
+        processor.append(time.process_time() - began)
+    return f"{format_duration(Sample(wall).p50)} ({format_duration(Sample(processor).p50)})"

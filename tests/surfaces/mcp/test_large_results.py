@@ -120,7 +120,7 @@ async def test_a_query_answers_with_parts_and_their_paths(agent: Agent) -> None:
     assert "a wombat" in value
     assert await agent.read(handle=handle, query="zebra") == (
         False,
-        ["Nothing in this result fits 'zebra'. Rephrase, or read it with page."],
+        ["No part of this result has a word of 'zebra'. Try other words, or read it with page."],
     )
 
 

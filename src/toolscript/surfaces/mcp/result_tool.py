@@ -22,7 +22,9 @@ async def read_result(app: App, arguments: ReadResultArguments, user: str) -> Ma
     if query:
         hits = await app.large_results.search(handle, user, query, path=path)
         texts = [_format_hit(hit) for hit in hits]
-        return _build_texts(texts or [f"Nothing in this result fits {query!r}. Rephrase, or read it with page."])
+        return _build_texts(
+            texts or [f"No part of this result has a word of {query!r}. Try other words, or read it with page."]
+        )
     page = await app.large_results.read_page(handle, user, path=path, page=arguments.page)
     return _build_texts([page.text, *_describe_rest(page)])
 
