@@ -75,6 +75,7 @@ from toolscript.services.knowledge.points import CHUNKS, EXTRACTIONS
 from toolscript.services.knowledge.search import KnowledgeSearch
 from toolscript.services.results.large_results import LargeResults
 from toolscript.services.support.call_log import CallLog
+from toolscript.services.support.refusals import Refusals
 from toolscript.services.tools.approval import Approvals
 from toolscript.services.tools.call import CallTool
 from toolscript.services.tools.feedback import Feedback
@@ -175,6 +176,7 @@ class App:
             visibility=visibility,
             approvals=self.approvals,
         )
+        self.refusals = Refusals(observability.events, Buckets())
         self.feedback = Feedback(
             self.feedback_store, items, self.call_tool, self.sync.learning, is_on=settings.feedback
         )

@@ -18,21 +18,27 @@ CALL_EVENTS = frozenset({"tools.call", "prompts.get", "resources.read"})
 SEARCH_EVENTS = frozenset({"tools.search", "hierarchical.search", "skills.search"})
 
 
+REFUSAL_EVENT = "access.refused"
+
+
 class AuditKind(StrEnum):
     """What happened."""
 
     CALLS = "calls"
     SEARCHES = "searches"
+    REFUSALS = "refusals"
+    """Requests without a valid key, or whose key lacks the scope."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditEvent:
-    """A call of a tool, or a search. No secret is in it."""
+    """A call of a tool, a search, or a refused request. No secret is in it."""
 
     id: int
     kind: AuditKind
     tool: str
-    """`server__tool`, as the caller named it if there is no such tool; the type of a search."""
+    """`server__tool`, as the caller named it if there is no such tool; the type of a search; the method and
+    path of a refused request."""
     server: str
     caller: str
     """The name of the key, `oauth:SUBJECT`, `owner`, or the client's address."""
@@ -47,7 +53,8 @@ class AuditEvent:
     """The number of a search's results."""
     request_id: str
     details: str
-    """The digest of a call's arguments, or them without their secrets; the words of a search."""
+    """The digest of a call's arguments, or them without their secrets; the words of a search; why a request was
+    refused."""
 
     @property
     def at(self) -> float:

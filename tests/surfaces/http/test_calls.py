@@ -194,3 +194,24 @@ async def test_without_an_audit_nothing_is_written_and_asking_says_so(tmp_path: 
             answer = await client.get(PATH)
     assert (answer.status_code, "TOOLSCRIPT_AUDIT=true" in answer.text) == (404, True)
     assert not (tmp_path / "audit.db").exists()
+
+
+async def test_refused_requests_are_events_with_who_what_and_why(audited: Audited) -> None:
+    _, admin = await audited.app.keys.create("admin", [Scope.ADMIN])
+    await audited.list_events(0, admin, kind="refusals")  # from now on a key is required
+    await audited.call("scripted__echo", {"text": "a"}, "wrong-" + TOKEN)
+    await audited.call("scripted__echo", {"text": "a"}, admin)
+    await audited.call_over_mcp("call_tool", {"tool_id": "scripted__echo", "arguments": {"text": "a"}}, admin)
+    await audited.call_over_mcp("call_tool", {"tool_id": "scripted__echo", "arguments": {"text": "a"}})
+    events = await audited.list_events(4, admin, kind="refusals")
+    listed = [(event["tool"], event["caller"], event["surface"], event["outcome"]) for event in events]
+    assert listed == [
+        ("POST /mcp", "127.0.0.1", "mcp", "UNAUTHORIZED"),
+        ("POST /mcp", "admin", "mcp", "FORBIDDEN"),
+        ("POST /tools/scripted__echo", "admin", "http", "FORBIDDEN"),
+        ("POST /tools/scripted__echo", "127.0.0.1", "http", "UNAUTHORIZED"),
+    ]
+    assert events[1]["reason"] == "this key or token may not call tools: it lacks the scope call"
+    assert TOKEN not in str(events)
+    assert (await audited.list_events(2, admin, kind="refusals", caller="admin"))[0]["request_id"]
+    assert await audited.list_events(0, admin) == []

@@ -219,6 +219,8 @@ async def test_logs_and_events_have_the_name_of_the_key_and_never_the_key(lines:
     events = [json.loads(line) for line in file.read_text().splitlines()]
     assert [(event["type"], event["caller"]) for event in events] == [
         ("tools.search", "reader"),
+        ("access.refused", "reader"),
+        ("access.refused", "127.0.0.1"),
         ("documents.search", "app"),
     ]
     for secret in (search, documents, API_KEY):

@@ -16,12 +16,22 @@ from itertools import count
 from typing import Any
 
 from toolscript.adapters.observability.event_sinks import QUEUE_SIZE, QueuedSink
-from toolscript.domain.audit import CALL_EVENTS, OK, SEARCH_EVENTS, UNIQUE_BITS, AuditEvent, AuditKind, AuditState
+from toolscript.domain.audit import (
+    CALL_EVENTS,
+    OK,
+    REFUSAL_EVENT,
+    SEARCH_EVENTS,
+    UNIQUE_BITS,
+    AuditEvent,
+    AuditKind,
+    AuditState,
+)
 from toolscript.domain.errors import Unavailable
 from toolscript.ports.observability import AuditStore
 
 INTERVAL_SECONDS = 0.2
 RETRY_SECONDS = 1.0
+_DETAILS = {AuditKind.CALLS: "arguments", AuditKind.SEARCHES: "query", AuditKind.REFUSALS: "reason"}
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +54,7 @@ class AuditSink(QueuedSink):
 
     def record(self, event: Mapping[str, Any]) -> None:
         """Queues the event. Never raises."""
-        if event.get("type") in CALL_EVENTS | SEARCH_EVENTS:
+        if event.get("type") in CALL_EVENTS | SEARCH_EVENTS | {REFUSAL_EVENT}:
             super().record(event)
 
     def _write(self, batch: Sequence[bytes], closing: threading.Event) -> None:
@@ -61,14 +71,15 @@ class AuditSink(QueuedSink):
             closing.wait(self._retry_seconds)
 
     def _build_event(self, event: Mapping[str, Any]) -> AuditEvent:
-        is_call = event["type"] in CALL_EVENTS
+        kind = AuditKind.CALLS if event["type"] in CALL_EVENTS else AuditKind.SEARCHES
+        kind = AuditKind.REFUSALS if event["type"] == REFUSAL_EVENT else kind
         milliseconds = round(datetime.fromisoformat(event["time"]).timestamp() * 1000)
         # PostgreSQL's texts have no NUL.
         text = {name: value.replace("\0", "") for name, value in event.items() if isinstance(value, str)}
         return AuditEvent(
             id=(milliseconds << UNIQUE_BITS) | (next(self._numbers) % 2**UNIQUE_BITS),
-            kind=AuditKind.CALLS if is_call else AuditKind.SEARCHES,
-            tool=text["tool"] if is_call else text["type"],
+            kind=kind,
+            tool=text["type"] if kind is AuditKind.SEARCHES else text["tool"],
             server=text.get("server", ""),
             caller=text["caller"],
             profile=text["profile"],
@@ -78,5 +89,5 @@ class AuditSink(QueuedSink):
             bytes=event.get("bytes", 0),
             hits=event.get("hits", 0),
             request_id=text["request_id"],
-            details=text["arguments"] if is_call else text["query"],
+            details=text[_DETAILS[kind]],
         )

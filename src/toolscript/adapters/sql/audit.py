@@ -25,7 +25,7 @@ from toolscript.domain.audit import (
 
 T = TypeVar("T")
 
-_KINDS = (AuditKind.CALLS, AuditKind.SEARCHES)
+_KINDS = (AuditKind.CALLS, AuditKind.SEARCHES, AuditKind.REFUSALS)
 _COLUMNS = "id, kind, tool, server, caller, profile, surface, outcome, ms, bytes, hits, request_id, details"
 _INSERT = (
     f"INSERT INTO audit_events ({_COLUMNS}) VALUES ({', '.join(f':{each}' for each in _COLUMNS.split(', '))}) "

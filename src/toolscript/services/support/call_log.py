@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from toolscript.domain.audit import OK, AuditEvent, AuditPage, AuditQuery, CallTime
+from toolscript.domain.audit import ANY_ERROR, OK, AuditEvent, AuditKind, AuditPage, AuditQuery, CallTime
 from toolscript.domain.errors import InvalidArguments, NotFound
 from toolscript.ports.observability import AuditStore
 
@@ -49,7 +49,7 @@ class CallLog:
     async def list_events(self, query: AuditQuery) -> AuditPage:
         """The newest events that match, as many as the limit if they are found in time. Raises NotFound where the audit
         is switched off, and Unavailable."""
-        deadline = time.monotonic() + MAX_SECONDS
+        query, deadline = _use_index(query), time.monotonic() + MAX_SECONDS
         found: list[AuditEvent] = []
         while True:
             page = await self._get_store().list_events(replace(query, limit=query.limit - len(found)))
@@ -60,7 +60,7 @@ class CallLog:
 
     async def summarize(self, query: AuditQuery, *, by_server: bool = False) -> Summary:
         """Those of the newest events that match, by tool or server. Raises as `list_events` does."""
-        times = await self._get_store().list_times(replace(query, limit=MAX_SUMMED), by_server=by_server)
+        times = await self._get_store().list_times(replace(_use_index(query), limit=MAX_SUMMED), by_server=by_server)
         groups: dict[str, list[CallTime]] = defaultdict(list)
         for each in times:
             groups[each.name].append(each)
@@ -99,6 +99,12 @@ def parse_page_token(token: str | None) -> int | None:
             details={"field": "page_token"},
         )
     return int(token)
+
+
+def _use_index(query: AuditQuery) -> AuditQuery:
+    """All refusals are errors, which have an index: few are found among millions of calls."""
+    is_refusals = query.kind is AuditKind.REFUSALS and query.outcome is None
+    return replace(query, outcome=ANY_ERROR) if is_refusals else query
 
 
 def _sum_up(name: str, events: Sequence[CallTime]) -> CallSummary:

@@ -56,22 +56,25 @@ def record_search(
     finally:
         report.timings_ms["total"] = earlier_ms + (time.perf_counter() - began) * 1000
         if code or at_success:
-            timings = {name: round(ms, 3) for name, ms in report.timings_ms.items()}
-            record(
-                {
-                    "type": kind,
-                    "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-                    "request_id": current_request_id(),
-                    "caller": caller_name.get() or client_address.get(),
-                    "profile": profile_name.get() or "",
-                    "surface": surface_name.get(),
-                    **describe(),
-                    "took_ms": timings["total"],
-                    "timings_ms": timings,
-                    "degraded": list(report.degraded),
-                    "error": code,
-                }
-            )
+            record(build_event(kind, report, describe(), code))
+
+
+def build_event(kind: str, report: SearchReport, about: Event, code: str | None) -> Event:
+    """An event of that kind in the current request; `code` is that of its error."""
+    timings = {name: round(ms, 3) for name, ms in report.timings_ms.items()}
+    return {
+        "type": kind,
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "request_id": current_request_id(),
+        "caller": caller_name.get() or client_address.get(),
+        "profile": profile_name.get() or "",
+        "surface": surface_name.get(),
+        **about,
+        "took_ms": timings["total"],
+        "timings_ms": timings,
+        "degraded": list(report.degraded),
+        "error": code,
+    }
 
 
 @contextmanager

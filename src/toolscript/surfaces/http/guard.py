@@ -76,6 +76,9 @@ class Guard:
             await self._app(scope, receive, send)
         else:
             await error_response(error)(scope, receive, send)
+        refusal = error or scope.get("refusal")  # MCP finds out which scope a call needs
+        if isinstance(refusal, Unauthorized | Forbidden) and (app := self._served.current):
+            await app.refusals.record(f"{scope['method']} {scope['path']}", refusal)
 
     def _check_names(self, scope: Scope) -> ToolscriptError | None:
         hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]

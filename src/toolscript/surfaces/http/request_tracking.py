@@ -99,7 +99,7 @@ def _read_or_create_id(scope: Scope) -> str:
 
 def _find_surface(scope: Scope) -> str:
     """How the caller asks, for events. The command line says so itself."""
-    if scope["path"] == MCP_PATH:
+    if is_mcp_path(scope["path"]):
         return "mcp"
     agent = next((value for name, value in scope["headers"] if name == b"user-agent"), b"")
     return "cli" if agent == COMMAND_LINE.encode() else "http"

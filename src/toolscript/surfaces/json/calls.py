@@ -41,7 +41,6 @@ def build_health_response(problem: AuditState | None) -> dict[str, Any]:
 
 
 def _build_event(event: AuditEvent) -> dict[str, Any]:
-    is_call = event.kind is AuditKind.CALLS
     about = {
         "id": str(event.id),
         "time": datetime.fromtimestamp(event.at, UTC).isoformat(timespec="milliseconds"),
@@ -54,6 +53,10 @@ def _build_event(event: AuditEvent) -> dict[str, Any]:
         "ms": round(event.ms, 1),
         "request_id": event.request_id,
     }
-    return about | (
-        {"bytes": event.bytes, "arguments": event.details} if is_call else {"hits": event.hits, "query": event.details}
-    )
+    match event.kind:
+        case AuditKind.CALLS:
+            return about | {"bytes": event.bytes, "arguments": event.details}
+        case AuditKind.SEARCHES:
+            return about | {"hits": event.hits, "query": event.details}
+        case AuditKind.REFUSALS:
+            return about | {"reason": event.details}

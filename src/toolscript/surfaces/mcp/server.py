@@ -39,6 +39,7 @@ from toolscript.domain.errors import (
     InvalidArguments,
     ToolFailed,
     ToolscriptError,
+    Unauthorized,
     Unavailable,
 )
 from toolscript.domain.requests import surface_name
@@ -146,9 +147,12 @@ def build_server(
 
 
 def _note_missing_scope(context: Context, error: ToolscriptError) -> None:
-    """Adds the scope that a caller lacks to the HTTP request: clients that log in ask for it after status 403."""
-    if context.request is not None and isinstance(error, Forbidden):
+    """Adds the scope that a caller lacks to the HTTP request: clients that log in ask for it after status 403, and the
+    guard records the refusal."""
+    if context.request is not None and isinstance(error, Forbidden | Unauthorized):
         context.request.scope["missing_scope"] = error.details.get("scope")
+        if isinstance(error, Unauthorized) or "scope" in error.details:
+            context.request.scope["refusal"] = error
 
 
 async def serve_over_stdio(

@@ -68,6 +68,21 @@ def test_calls_and_searches_are_listed_filtered_paged_and_summed_up(
 
 def test_without_any_call_there_is_nothing_to_list(small_folder: Path) -> None:
     assert "No calls." in invoke("calls")
+    assert "No refused requests." in invoke("calls", "--kind", "refusals")
+
+
+def test_refused_requests_are_listed_with_their_reason(
+    small_folder: Path, start_gateway: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOOLSCRIPT_API_KEY", "the key of the operator")
+    start_gateway()
+    monkeypatch.setenv("TOOLSCRIPT_API_KEY", "a wrong one")
+    invoke("search", "return my text", code=6)
+    monkeypatch.setenv("TOOLSCRIPT_API_KEY", "the key of the operator")
+    (event,) = list_events(1, "--kind", "refusals")
+    assert (event["tool"], event["outcome"], event["surface"]) == ("GET /search", "UNAUTHORIZED", "cli")
+    assert event["reason"].startswith("this gateway requires a valid key")
+    assert "GET /search" in invoke("calls", "--kind", "refusals")
 
 
 def test_an_audit_that_is_switched_off_says_how_to_switch_it_on(

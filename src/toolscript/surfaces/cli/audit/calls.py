@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from toolscript.settings import Settings
 
 PATH = "/api/v1/calls"
-KINDS = ("calls", "searches")
+KINDS = ("calls", "searches", "refusals")
 MAX_LIMIT = 1000
 
 Answer = Mapping[str, Any]
@@ -40,7 +40,8 @@ Answer = Mapping[str, Any]
 @options.gateway
 @options.as_json
 def calls(summary: str | None, limit: int, page_token: str | None, **filters: Any) -> None:
-    """List the calls of tools, newest first; with --kind searches, the searches for tools.
+    """List the calls of tools, newest first; with --kind, the searches for tools, or the requests that were refused
+    because they had no valid key, or one without the scope.
 
     Each has its time, caller, tool, outcome and milliseconds, and a digest of its arguments, or with
     TOOLSCRIPT_AUDIT_ARGUMENTS=redacted their values; never a secret. Reads the audit of the gateway that runs, or
@@ -51,6 +52,7 @@ def calls(summary: str | None, limit: int, page_token: str | None, **filters: An
     toolscript calls --server github --caller ci --limit 200
     toolscript calls --summary tool --since 7d
     toolscript calls --kind searches
+    toolscript calls --kind refusals --since 1d
     """
     settings = read_settings()
     has_gateway = is_gateway_running(settings)
@@ -63,7 +65,7 @@ def calls(summary: str | None, limit: int, page_token: str | None, **filters: An
         return answer
 
     answer = request() if summary else _read_pages(request, limit, page_token)
-    show_events = _show_searches if filters["kind"] == "searches" else _show_calls
+    show_events = {"calls": _show_calls, "searches": _show_searches, "refusals": _show_refusals}[filters["kind"]]
     print_answer(answer, _show_summary if summary else show_events)
 
 
@@ -136,6 +138,19 @@ def _show_searches(answer: Answer) -> None:
         "Query": "query",
     }
     print_table(columns, answer["events"], "No searches.", shortened=["Query"], optional=["Surface"])
+    _show_next(answer)
+
+
+def _show_refusals(answer: Answer) -> None:
+    columns: Columns = {
+        "Time": _format_time,
+        "Request": "tool",
+        "Caller": "caller",
+        "Outcome": "outcome",
+        "Surface": "surface",
+        "Reason": "reason",
+    }
+    print_table(columns, answer["events"], "No refused requests.", shortened=["Reason"], optional=["Surface"])
     _show_next(answer)
 
 

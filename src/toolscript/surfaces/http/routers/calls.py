@@ -29,7 +29,7 @@ Time = Annotated[
 async def read_filters(
     app: CurrentApp,
     kind: Annotated[
-        AuditKind, Query(description="Calls of tools, or searches for tools and skills.")
+        AuditKind, Query(description="Calls of tools, searches for tools and skills, or refused requests.")
     ] = AuditKind.CALLS,
     tool: Tool = None,
     server: Server = None,
@@ -61,7 +61,7 @@ Filters = Annotated[AuditQuery, Depends(read_filters)]
 
 @router.get(
     "",
-    summary="List the calls of tools, or searches, newest first",
+    summary="List the calls of tools, searches, or refused requests, newest first",
     response_model=schemas.CallListResponse,
     responses=errors(404),
 )

@@ -8,11 +8,13 @@ from toolscript.surfaces.http.schemas.models import ResponseModel
 
 
 class AuditEventResponse(ResponseModel):
-    """A call of a tool, or a search for tools."""
+    """A call of a tool, a search for tools, or a refused request."""
 
     id: str
     time: str = Field(description="When it ended, in UTC.")
-    tool: str = Field(description="`server__tool`; for a search its type, such as `tools.search`.")
+    tool: str = Field(
+        description="`server__tool`; of a search its type, such as `tools.search`; of a refusal method and path."
+    )
     server: str = Field(description="Empty for a search, and for a tool that does not exist.")
     caller: str = Field(description="The name of the key, `oauth:SUBJECT`, `owner`, or the client's address.")
     profile: str
@@ -26,10 +28,11 @@ class AuditEventResponse(ResponseModel):
     )
     hits: int | None = Field(default=None, description="Number of results of a search.")
     query: str | None = Field(default=None, description="The words of a search, without secrets.")
+    reason: str | None = Field(default=None, description="Why a request was refused.")
 
 
 class CallListResponse(ResponseModel):
-    """Calls or searches, newest first."""
+    """Calls, searches or refused requests, newest first."""
 
     events: list[AuditEventResponse]
     next_page_token: str | None = Field(
