@@ -204,6 +204,7 @@ class GatewayCalls:
 
     async def _forward(self, params: CallToolRequestParams, context: Context) -> Mapping[str, Any] | None:
         """Forwards a call with the newest version of the protocol, whose results can be of any type."""
+        from mcp.shared.inbound import encode_header_value
         from mcp_types import CLIENT_CAPABILITIES_META_KEY, PROTOCOL_VERSION_META_KEY
         from mcp_types.version import LATEST_MODERN_VERSION
 
@@ -212,7 +213,8 @@ class GatewayCalls:
         given = {name: value for name, value in (context.params or {}).items() if value is not None}
         meta = {**given.get("_meta", {}), PROTOCOL_VERSION_META_KEY: LATEST_MODERN_VERSION}
         meta[CLIENT_CAPABILITIES_META_KEY] = read_capabilities(context) or {}
-        headers = {"MCP-Protocol-Version": LATEST_MODERN_VERSION, "Mcp-Method": "tools/call", "Mcp-Name": params.name}
+        headers = {"MCP-Protocol-Version": LATEST_MODERN_VERSION, "Mcp-Method": "tools/call"}
+        headers["Mcp-Name"] = encode_header_value(params.name)
         message = {"method": "tools/call", "params": {**given, "_meta": meta}}
         response = await self._post(message, headers, context.session.report_progress)
         if response is None:
