@@ -201,6 +201,9 @@ def mcp() -> str:
             lines.append(f"| `{name}` ({schema['type']}) | {needed} | {schema['description']} |")
     lines += [
         "",
+        "After these, `tools/list` has the tools that the caller's [profile](../guide/profiles.md) pins, under their",
+        "ids; the description of `search_tools` ends with the servers and skills that it shows.",
+        "",
         "## Other requests",
         "",
         "Prompts and resources of all servers: `prompts/list`, `prompts/get`, `resources/list`, `resources/read`,",

@@ -62,6 +62,7 @@ class Behaviour(TypedDict, total=False):
     crash_unless: str  # the same, until a file of this name exists
     crash_after_listing: bool  # the same, after the last page of tools
     slow_start: float  # seconds to wait before reading the first message
+    start_with: str  # wait with reading the first message until a file of this name exists
     deaf: bool  # ignore SIGTERM and the end of the input
     modern: bool  # speak only 2026-07-28
     serial: bool  # answer one request at a time: nothing else during a call of `slow`
@@ -215,6 +216,8 @@ class Server:
         if "subscriptions" in behaviour:
             threading.Thread(target=self._announce, args=(Path(behaviour["subscriptions"]),), daemon=True).start()
         time.sleep(behaviour.get("slow_start", 0))
+        while "start_with" in behaviour and not Path(behaviour["start_with"]).exists():
+            time.sleep(POLL_SECONDS)
         for line in sys.stdin.buffer:
             if not behaviour.get("hang"):
                 self._take(json.loads(line))

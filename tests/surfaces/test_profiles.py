@@ -1,5 +1,6 @@
 """Profiles on every surface: what a caller may not see can be neither found, listed, described, generated nor called,
-also when its exact name is known, also from caches that another caller has filled."""
+also when its exact name is known, also from caches that another caller has filled. All profiles pin all tools: what is
+pinned and hidden is neither listed nor called by its own name."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ import httpx
 import pytest
 
 from tests.fixtures.serving import replace_parts
+from tests.servers import make_scripted_server
 from toolscript.app.app import App, open_app
 from toolscript.domain.access import Scope
 from toolscript.domain.catalog import Item, ItemType, Skill
@@ -23,8 +25,9 @@ from toolscript.services.access import keys
 from toolscript.settings import load_settings
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.served_app import ServedApp
+from toolscript.surfaces.mcp.definitions import TOOL_SCOPES, TOOLS
 
-pytestmark = pytest.mark.req("G-13")
+pytestmark = pytest.mark.req("G-13", "G-14")
 
 READ_ONLY = {"readOnlyHint": True}
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
@@ -37,7 +40,7 @@ ITEMS = [
     Item("disk", "notes", "The notes", type=ItemType.RESOURCE, annotations={"uri": "file:///notes"}),
 ]
 SKILLS = {"files": ["disk__read_file", "disk__write_file"], "mail": ["post__send_email", "post__fetch_email"]}
-PROFILES = [
+RULES = [
     Profile("disk", allow=ItemRules(servers=("disk",))),
     Profile("reader", read_only=True),
     Profile("quiet", deny=ItemRules(tools=("post__send_*", "write_file"))),
@@ -45,6 +48,7 @@ PROFILES = [
     Profile("nothing", allow=ItemRules()),
     Profile("staff", allow=ItemRules(servers=("post",)), keys=frozenset({"staff-key"})),
 ]
+PROFILES = [replace(each, pinned=("*__*",)) for each in RULES]
 VISIBLE = {
     "default": {item.id for item in ITEMS},
     "disk": {"disk__read_file", "disk__write_file", "disk__resource:notes"},
@@ -73,9 +77,15 @@ class Client:
         return await self.http.post(path, json=body, headers=ACCEPT | {"X-API-Key": self.key})
 
     async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        return await self.send("tools/call", {"name": tool, "arguments": arguments})
+
+    async def list_tools(self) -> dict[str, str]:
+        """The names of the listed tools with their descriptions."""
+        return {tool["name"]: tool["description"] for tool in (await self.send("tools/list", {}))["tools"]}
+
+    async def send(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         path = f"/mcp/{self.profile}" if self.profile else "/mcp"
-        params = {"name": tool, "arguments": arguments}
-        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         answer: dict[str, Any] = (await self.post(path, body)).json()
         return answer.get("result") or answer
 
@@ -101,6 +111,8 @@ async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
             for item_id in item_ids:
                 await opened.skills.assign(item_id, [skill])
         opened.profiles.replace(PROFILES)
+        await opened.gateway.apply([make_scripted_server(name, crash=True) for name in ("disk", "post")])
+        await opened.gateway.settle(60)
         yield opened
 
 
@@ -121,6 +133,12 @@ async def http(app: App) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
+def read_overview(description: str) -> set[str]:
+    """The servers and skills that the description of `search_tools` names."""
+    overview = description.removeprefix(TOOLS[0].description or "?")
+    return {name for name in ("disk", "post", "files", "mail") if re.search(rf"\b{name}\b", overview)}
+
+
 def find_ids(text: str) -> set[str]:
     return {item.id for item in ITEMS if re.search(rf"(?<!\w){re.escape(item.id)}(?!\w)", text)}
 
@@ -139,7 +157,18 @@ async def test_over_mcp_each_profile_shows_its_tools_and_no_other(http: httpx.As
         called = await client.read_text("call_tool", tool_id=item.id, arguments={})
         assert described.get("isError", False) is (item.id not in visible)
         assert ("no such tool" in called) is (item.id not in visible), "a visible one gets to its server, which is off"
+        direct = await client.read_text(item.id)
+        is_callable = profile != "default" and item.id in visible and item.type is ItemType.TOOL
+        assert direct.startswith(f"no such tool: {item.id!r}: use search_tools, ") is not is_callable
+        assert find_ids(direct) <= visible | {item.id}
         assert find_ids(called) <= visible | {item.id}
+    listed = await client.list_tools()
+    pinned = {i.id for i in ITEMS if i.type is ItemType.TOOL and i.id in visible and profile != "default"}
+    assert {name for name in listed if name not in TOOL_SCOPES} == pinned
+    assert read_overview(listed["search_tools"]) == {
+        *{item.server for item in ITEMS if item.id in visible},
+        *{name for name, item_ids in SKILLS.items() if visible & {*item_ids}},
+    }
     skills = await client.read_text("search_skills", query="email file mail files")
     counts = {name: len(visible & {*item_ids}) for name, item_ids in SKILLS.items()}
     assert {

@@ -84,6 +84,7 @@ from toolscript.services.tools.hybrid_search import ToolSearch
 from toolscript.services.tools.listing import ListTools
 from toolscript.services.tools.native import NativeItems
 from toolscript.services.tools.native_changes import NativeChanges
+from toolscript.services.tools.overview import ToolOverviews
 from toolscript.services.tools.ranking import ToolRanking
 from toolscript.services.tools.token_costs import TokenCosts
 from toolscript.services.trust.screening import Screening
@@ -181,12 +182,14 @@ class App:
             self.feedback_store, items, self.call_tool, self.sync.learning, is_on=settings.feedback
         )
         self.native = NativeItems(self.snapshots, gateway, observability.events, visibility)
-        self.native_changes = NativeChanges(self.snapshots, gateway, self.native)
         self.list_tools = ListTools(items, visibility)
         self.quarantine = self.sync.open_review(self.pin_store)
         self.skills = Skills(
             items, skills, self.sync, find_view=visibility.find_view, count_by_skill=visibility.count_by_skill
         )
+        self.tool_overviews = ToolOverviews(self.snapshots, gateway, visibility, self.skills, self.profiles.all)
+        self.native_changes = NativeChanges(self.snapshots, gateway, self.native, self.tool_overviews)
+        self.profiles.watch(self.native_changes.compare_lists)
         self.propose_skills = ProposeSkills(
             items, skills, self.catalogue_index, self.model.embedder, self.language_model
         )

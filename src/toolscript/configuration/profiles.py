@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from toolscript.configuration.jsonc import JsoncNode
 from toolscript.configuration.limits import read_caller_limit
 from toolscript.domain.access import ApprovalPolicy
-from toolscript.domain.profiles import ItemRules, Profile
+from toolscript.domain.profiles import MAX_PINNED, ItemRules, Profile
 from toolscript.domain.spelling import find_nearest, suggest
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
 _NAME_RULE = "invalid profile name: use 1 to 64 letters, digits, - and _, with a letter or digit first"
 # A path of HTTP: the profile would be hidden by it.
 _RESERVED = "server-card"
-_KEYS = ("allow", "deny", "readOnly", "approval", "limits", "keys", "claims")
+_KEYS = ("allow", "deny", "readOnly", "approval", "limits", "pinned", "keys", "claims")
 APPROVAL_RULE = '"never", "destructive" or "writes"'
 _RULE_KEYS = ("servers", "tools", "skills")
 
@@ -55,6 +55,7 @@ class ProfileReader:
             limit=read_caller_limit(members.get("limits"), self._report),
             keys=frozenset(self._read_strings(members.get("keys"))),
             claims=tuple((claim, frozenset(self._read_strings(each))) for claim, each in values.items()),
+            pinned=self._read_pinned(members.get("pinned")),
         )
 
     def _read_approval(self, node: JsoncNode | None) -> ApprovalPolicy:
@@ -71,6 +72,18 @@ class ProfileReader:
         members = self._read_object(node, "an object with servers, tools or skills")
         self._report_unknown(members, _RULE_KEYS)
         return ItemRules(*(self._read_strings(members.get(key)) for key in _RULE_KEYS))
+
+    def _read_pinned(self, node: JsoncNode | None) -> tuple[str, ...]:
+        pinned = tuple(dict.fromkeys(self._read_strings(node)))
+        if node and len(pinned) > MAX_PINNED:
+            self._report(
+                node,
+                f"at most {MAX_PINNED} tools may be pinned, not {len(pinned)}: agents find all others by searching",
+            )
+        for each in pinned:
+            if node and "__" not in each and not {*each} & {*"*?["}:
+                self._report(node, f'{each!r} is not the id of a tool: write "server__tool", or a pattern of ids')
+        return pinned
 
     def _report_unknown(self, members: Mapping[str, JsoncNode], known: Sequence[str]) -> None:
         for key in [key for key in members if key not in known]:

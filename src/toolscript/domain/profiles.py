@@ -11,6 +11,8 @@ from toolscript.domain.catalog import Item
 
 DEFAULT_PROFILE = "default"
 """The profile of callers that have no other."""
+MAX_PINNED = 20
+"""Tools that an agent sees without a search: each is part of its context, in every conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class Profile:
     keys: frozenset[str] = frozenset()
     claims: tuple[tuple[str, frozenset[str]], ...] = ()
     """Values of an access token's claims; one of them is enough."""
+    pinned: tuple[str, ...] = ()
+    """Ids of tools, or patterns of ids, that agents see beside the search, as far as the profile shows them."""
 
     @property
     def depends_on_skills(self) -> bool:

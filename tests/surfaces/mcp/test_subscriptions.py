@@ -20,6 +20,7 @@ from tests.servers import make_scripted_spec
 from toolscript.app.app import App
 from toolscript.services.tools import native_changes
 from toolscript.services.tools.native_changes import ChangeFilter, ResourceChanged
+from toolscript.surfaces.mcp.definitions import TOOLS
 
 pytestmark = [
     pytest.mark.req("G-08"),
@@ -118,7 +119,7 @@ async def test_a_client_that_listens_hears_of_changed_lists_and_resources(connec
         ) as changes,
     ):
         assert changes.honored.resource_subscriptions == [WELCOME]
-        assert changes.honored.tools_list_changed is None
+        assert changes.honored.tools_list_changed is True
         notes.add("prompts", {"name": "part"})
         assert await anext(changes) == PromptsListChanged()
         assert [each.name for each in (await client.list_prompts()).prompts] == ["notes__greet", "notes__part"]
@@ -165,7 +166,7 @@ async def test_a_process_that_forwards_outlives_the_gateway_that_it_listens_to(m
             async with client.listen(prompts_list_changed=True) as changes:
                 await gateway.aclose()
                 assert [change async for change in changes] == []
-        assert len((await client.list_tools()).tools) == 6
+        assert (await client.list_tools()).tools == TOOLS
 
 
 async def test_many_clients_that_begin_to_listen_at_once_are_all_notified(notes: Notes) -> None:
@@ -188,6 +189,8 @@ async def wait_for(heard: asyncio.Queue[str], part: str) -> str:
 async def test_an_older_client_over_http_is_promised_no_notifications(notes: Notes) -> None:
     async with over_http(notes, mode="legacy") as client:
         capabilities = client.server_capabilities
+        assert capabilities.tools is not None
+        assert not capabilities.tools.list_changed
         assert capabilities.prompts is not None
         assert not capabilities.prompts.list_changed
         assert capabilities.resources is not None
@@ -196,14 +199,6 @@ async def test_an_older_client_over_http_is_promised_no_notifications(notes: Not
         with pytest.raises(MCPError) as refused:
             await client.subscribe_resource(WELCOME)
         assert refused.value.code == METHOD_NOT_FOUND
-
-
-async def test_changes_of_tools_are_not_promised(notes: Notes) -> None:
-    async with over_http(notes) as client:
-        assert client.server_capabilities.tools is not None
-        assert not client.server_capabilities.tools.list_changed
-        assert client.server_capabilities.prompts is not None
-        assert client.server_capabilities.prompts.list_changed
 
 
 async def test_a_stream_ends_when_the_gateway_does_and_nothing_waits_for_it(notes: Notes) -> None:

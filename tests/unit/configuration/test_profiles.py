@@ -33,6 +33,7 @@ def test_a_profile_has_rules_and_says_whom_it_is_for(tmp_path: Path) -> None:
         "limits": {"perMinute": 60, "concurrent": 4},
         "keys": ["ci"],
         "claims": {"groups": ["support", "sales"]},
+        "pinned": ["git__log", "files__*", "git__log"],
     }
     assert load(tmp_path, {"support": support, "all": {}}) == (
         Profile(
@@ -44,6 +45,7 @@ def test_a_profile_has_rules_and_says_whom_it_is_for(tmp_path: Path) -> None:
             limit=CallLimit(60, 4),
             keys=frozenset({"ci"}),
             claims=(("groups", frozenset({"support", "sales"})),),
+            pinned=("git__log", "files__*"),
         ),
         Profile("all"),
     )
@@ -73,6 +75,12 @@ def test_the_profile_of_the_folder_replaces_that_of_the_home_folder(tmp_path: Pa
         ({"a": {"limits": {"tools": {}}}}, "limits.tools: unknown key: allowed are perMinute, concurrent"),
         ({"a": {"limits": {"perMinute": 0}}}, "limits.perMinute: must be a whole number from 1 to 1000000"),
         ({"a": {"claims": ["x"]}}, "profiles.a.claims: must be an object"),
+        ({"a": {"pinned": "git__log"}}, "profiles.a.pinned: must be a list of strings"),
+        ({"a": {"pinned": ["search_tools"]}}, "profiles.a.pinned: 'search_tools' is not the id of a tool"),
+        (
+            {"a": {"pinned": [f"git__{n}" for n in range(21)]}},
+            "profiles.a.pinned: at most 20 tools may be pinned, not 21: agents find all others by searching",
+        ),
     ],
 )
 def test_a_mistake_is_named_with_its_place(tmp_path: Path, profiles: Any, problem: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from toolscript.domain.errors import Forbidden, NotFound
@@ -14,10 +14,21 @@ class Profiles:
 
     def __init__(self) -> None:
         self._by_name: dict[str, Profile] = {}
+        self._watchers: list[Callable[[], object]] = []
+
+    def watch(self, watcher: Callable[[], object]) -> None:
+        """Calls the watcher whenever the profiles were replaced. It must not raise."""
+        self._watchers.append(watcher)
 
     def replace(self, profiles: Sequence[Profile]) -> None:
         """Makes these the profiles."""
         self._by_name = {profile.name: profile for profile in profiles}
+        for watcher in self._watchers:
+            watcher()
+
+    def all(self) -> list[Profile]:
+        """Every profile, in the order of the configuration."""
+        return list(self._by_name.values())
 
     def find(self, name: str) -> Profile | None:
         """The profile of that name. Where there is no default profile, the default is None: everything.

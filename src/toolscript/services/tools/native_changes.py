@@ -1,4 +1,4 @@
-"""Tells clients when a list of prompts or resources changes, and when a resource does.
+"""Tells clients when a list of tools, prompts or resources changes, and when a resource does.
 
 Each client has a stream, which holds each change once until the client has taken it: a slow one costs no memory, and
 holds up nobody. Resources are followed on their server while some stream waits for them.
@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import NotFound, Quarantined, Unavailable
 from toolscript.domain.native_names import wrap_uri
+from toolscript.domain.requests import profile_name
 from toolscript.services.catalogue.gateway import Gateway
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
-from toolscript.services.tools.native import NativeItems, NativeList
+from toolscript.services.tools.native import NativeItems
+from toolscript.services.tools.overview import ToolOverviews, use_profile
 
 MAX_STREAMS = 256
 MAX_URIS = 100
@@ -28,9 +31,19 @@ SUBSCRIBE_SECONDS = 10.0
 DEBOUNCE_SECONDS = 0.2
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1.0, 60.0
 
-Fingerprints = Mapping[NativeList, frozenset[tuple[str, str]]]
-
 log = logging.getLogger(__name__)
+
+
+class ListKind(StrEnum):
+    """The lists that clients hear of. Templates count as resources, as in the protocol."""
+
+    TOOLS = "tools"
+    PROMPTS = "prompts"
+    RESOURCES = "resources"
+
+
+ListKey = tuple[ListKind, str | None]
+"""A list, and the profile that decides what is in it, for lists of tools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +53,20 @@ class ChangeFilter:
     prompts: bool = False
     resources: bool = False
     uris: tuple[str, ...] = ()
+    tools: bool = False
 
-    def wants(self, kind: NativeList) -> bool:
-        """Whether changes of that list are wanted. Templates count as resources, as in the protocol."""
-        return self.prompts if kind is NativeList.PROMPTS else self.resources
+    @property
+    def lists(self) -> list[ListKind]:
+        """The lists whose changes are wanted."""
+        wanted = {ListKind.TOOLS: self.tools, ListKind.PROMPTS: self.prompts, ListKind.RESOURCES: self.resources}
+        return [kind for kind, is_wanted in wanted.items() if is_wanted]
 
 
 @dataclass(frozen=True, slots=True)
 class ListChanged:
     """A list is no longer what it was."""
 
-    kind: NativeList
+    kind: ListKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +85,15 @@ class ChangeStream:
     def __init__(self, honoured: ChangeFilter) -> None:
         self.honoured = honoured
         """What the client will hear of: not every server can be followed."""
+        self._profile = profile_name.get()
         self._waiting: dict[NativeChange, None] = {}
         self._has_news = asyncio.Event()
         self._is_closed = False
+
+    @property
+    def list_keys(self) -> list[ListKey]:
+        """The lists that the client will hear of."""
+        return [(kind, self._profile if kind is ListKind.TOOLS else None) for kind in self.honoured.lists]
 
     def deliver(self, change: NativeChange) -> None:
         """Adds a change; ends the stream of a client that takes none."""
@@ -112,16 +134,25 @@ class _Followed:
 class NativeChanges:
     """Opens streams, and brings changes to them."""
 
-    def __init__(self, snapshots: CatalogueSnapshots, gateway: Gateway, native: NativeItems) -> None:
+    def __init__(
+        self, snapshots: CatalogueSnapshots, gateway: Gateway, native: NativeItems, overviews: ToolOverviews
+    ) -> None:
         self._snapshots = snapshots
         self._gateway = gateway
         self._native = native
+        self._overviews = overviews
         self._streams: set[ChangeStream] = set()
         self._followed: dict[str, _Followed] = {}
         self._has_changed = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
         self._starting = asyncio.Lock()
-        snapshots.watch(self._has_changed.set)
+        self._seen: dict[ListKey, object] = {}
+        """What the lists that streams wait for had when they were last compared."""
+        snapshots.watch(self.compare_lists)
+
+    def compare_lists(self) -> None:
+        """Compares the lists with what they were, in the background."""
+        self._has_changed.set()
 
     @asynccontextmanager
     async def open(self, wanted: ChangeFilter) -> AsyncIterator[ChangeStream]:
@@ -134,11 +165,11 @@ class NativeChanges:
         ending = asyncio.get_running_loop().call_later(MAX_STREAM_SECONDS, stream.close)
         uris = wanted.uris[:MAX_URIS]
         try:
-            if wanted.prompts or wanted.resources:
-                await self._start_watching()
+            if stream.list_keys:
+                await self._start_watching(stream)
             answers = await asyncio.gather(*(self._follow(uri, stream) for uri in uris))
             followed = tuple(uri for uri, is_followed in zip(uris, answers, strict=True) if is_followed)
-            stream.honoured = ChangeFilter(wanted.prompts, wanted.resources, followed)
+            stream.honoured = replace(wanted, uris=followed)
             yield stream
         finally:
             ending.cancel()
@@ -148,6 +179,7 @@ class NativeChanges:
             if not self._streams and self._watching:
                 self._watching.cancel()
                 self._watching = None
+                self._seen = {}
 
     def end_streams(self) -> None:
         """Ends all streams: clients open them again where they are served next."""
@@ -163,38 +195,48 @@ class NativeChanges:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    async def _start_watching(self) -> None:
+    async def _start_watching(self, stream: ChangeStream) -> None:
         async with self._starting:
+            for key in stream.list_keys:
+                if key not in self._seen:
+                    self._seen[key] = await self._read_list(*key)
             if self._watching is None:
-                self._watching = asyncio.create_task(self._watch(await self._fingerprint()))
+                self._watching = asyncio.create_task(self._watch())
 
-    async def _watch(self, seen: Fingerprints) -> None:
-        """Compares the lists after every change of the catalogue: most are changes of tools."""
+    async def _watch(self) -> None:
+        """Compares the lists after every change of the catalogue or the profiles: most change no list."""
         while True:
             await self._has_changed.wait()
             await asyncio.sleep(DEBOUNCE_SECONDS)
             self._has_changed.clear()
             try:
-                current = await self._fingerprint()
+                keys = {key for stream in self._streams for key in stream.list_keys}
+                current = {key: await self._read_list(*key) for key in keys}
             except Exception as error:  # noqa: BLE001  (whatever fails now is tried again)
                 log.info("lists_not_compared", extra={"reason": f"{type(error).__name__}: {error}"})
                 self._has_changed.set()
                 await asyncio.sleep(FIRST_PAUSE_SECONDS)
                 continue
-            for kind in seen:
-                if current[kind] != seen[kind]:
-                    for stream in [each for each in self._streams if each.honoured.wants(kind)]:
-                        stream.deliver(ListChanged(kind))
-            seen = current
+            changed = {key for key, value in current.items() if self._seen.get(key, value) != value}
+            self._seen |= current
+            for stream in list(self._streams):
+                for key in stream.list_keys:
+                    if key in changed:
+                        stream.deliver(ListChanged(key[0]))
 
-    async def _fingerprint(self) -> Fingerprints:
+    async def _read_list(self, kind: ListKind, profile: str | None) -> object:
+        """What the list has, in a form that can be compared."""
+        if kind is ListKind.TOOLS:
+            with use_profile(profile):
+                try:
+                    return await self._overviews.read()
+                except NotFound:  # a new configuration has no such profile
+                    return None
         facts = await self._snapshots.current().facts()
-        offered = [(i, each) for i, each in facts.items.items() if not each.quarantine]
-        kinds = {NativeList.PROMPTS: ItemType.PROMPT, NativeList.RESOURCES: ItemType.RESOURCE}
-        return {
-            kind: frozenset((i, each.digest) for i, each in offered if each.type is type_)
-            for kind, type_ in kinds.items()
-        }
+        type_ = ItemType.PROMPT if kind is ListKind.PROMPTS else ItemType.RESOURCE
+        return frozenset(
+            (i, each.digest) for i, each in facts.items.items() if each.type is type_ and not each.quarantine
+        )
 
     async def _follow(self, uri: str, stream: ChangeStream) -> bool:
         """Adds the stream to those of the resource; returns whether its server reports changes."""

@@ -65,7 +65,9 @@ def build_stats_response(app: App, indexed: int) -> dict[str, Any]:
     }
 
 
-def build_servers_response(statuses: Sequence[ServerStatus], configuration_error: str | None) -> dict[str, Any]:
+def build_servers_response(
+    statuses: Sequence[ServerStatus], configuration_error: str | None, configuration_warnings: Sequence[str] = ()
+) -> dict[str, Any]:
     """Builds the response of `GET /servers` and `toolscript list-servers --json`."""
     return {
         "servers": [
@@ -86,6 +88,7 @@ def build_servers_response(statuses: Sequence[ServerStatus], configuration_error
             for s in statuses
         ],
         "configurationError": configuration_error,
+        "configurationWarnings": list(configuration_warnings),
     }
 
 

@@ -276,11 +276,11 @@ TOOL_SCOPES = {
     "search_documents": Scope.DOCUMENTS,
     "search_knowledge": Scope.KNOWLEDGE,
 }
-# How long clients may reuse answers. Access depends on the key, so they are never shared between keys. Our tools change
-# with the version of Toolscript; lists of prompts and resources whenever a server's do, which clients are notified of.
+# How long clients may reuse answers. Access depends on the key, so they are never shared between keys. Lists change
+# whenever a server's do, which clients are notified of; that of tools also says what can be searched.
 CACHE_HINTS: Mapping[CacheableMethod, CacheHint] = {
     "server/discover": CacheHint(ttl_ms=300_000),
-    "tools/list": CacheHint(ttl_ms=300_000),
+    "tools/list": CacheHint(ttl_ms=30_000),
     "prompts/list": CacheHint(ttl_ms=30_000),
     "resources/list": CacheHint(ttl_ms=30_000),
     "resources/templates/list": CacheHint(ttl_ms=30_000),

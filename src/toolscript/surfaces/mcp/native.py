@@ -38,6 +38,7 @@ from toolscript.domain.errors import Forbidden, Invalid, NotFound, ToolscriptErr
 from toolscript.domain.native_names import split_name, wrap_block
 from toolscript.services.tools.native import NativeList
 from toolscript.surfaces.callers import require_scope
+from toolscript.surfaces.mcp.tool_list import list_tools
 
 # The code for an unknown resource before 2026-07-28; since then it is that of invalid parameters.
 RESOURCE_NOT_FOUND = -32002
@@ -99,6 +100,8 @@ async def _pass_on(answer: AnswerRequest, context: Context, params: RequestParam
 
 async def answer_request(app: App, method: str, params: Mapping[str, Any], user: str = "") -> dict[str, Any]:
     """Answers one of the requests. Raises MCPError, and the errors of the services."""
+    if method == "tools/list":
+        return await list_tools(app)
     if method in _LISTS:
         return await _list(app, method, params.get("cursor"))
     try:

@@ -10,11 +10,10 @@ import httpx2
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import ListenNotSupportedError, Subscription, SubscriptionLost
-from mcp.shared.subscriptions import PromptsListChanged, ResourcesListChanged, ResourceUpdated
+from mcp.shared.subscriptions import PromptsListChanged, ResourcesListChanged, ResourceUpdated, ToolsListChanged
 
 from toolscript.domain.errors import Unavailable
-from toolscript.services.tools.native import NativeList
-from toolscript.services.tools.native_changes import ChangeFilter, ChangeStream, ListChanged, ResourceChanged
+from toolscript.services.tools.native_changes import ChangeFilter, ChangeStream, ListChanged, ListKind, ResourceChanged
 
 CONNECT_TIMEOUT_SECONDS = 30.0
 
@@ -33,6 +32,7 @@ async def open_remote_stream(
             client = await stack.enter_async_context(Client(streamable_http_client(url, http_client=http)))
             subscription = await stack.enter_async_context(
                 client.listen(
+                    tools_list_changed=wanted.tools,
                     prompts_list_changed=wanted.prompts,
                     resources_list_changed=wanted.resources,
                     resource_subscriptions=wanted.uris,
@@ -43,6 +43,7 @@ async def open_remote_stream(
         honoured = subscription.honored
         stream = ChangeStream(
             ChangeFilter(
+                tools=honoured.tools_list_changed is True,
                 prompts=honoured.prompts_list_changed is True,
                 resources=honoured.resources_list_changed is True,
                 uris=tuple(honoured.resource_subscriptions or ()),
@@ -60,10 +61,12 @@ async def _relay(subscription: Subscription, stream: ChangeStream) -> None:
     try:
         async for event in subscription:
             match event:
+                case ToolsListChanged():
+                    stream.deliver(ListChanged(ListKind.TOOLS))
                 case PromptsListChanged():
-                    stream.deliver(ListChanged(NativeList.PROMPTS))
+                    stream.deliver(ListChanged(ListKind.PROMPTS))
                 case ResourcesListChanged():
-                    stream.deliver(ListChanged(NativeList.RESOURCES))
+                    stream.deliver(ListChanged(ListKind.RESOURCES))
                 case ResourceUpdated():
                     stream.deliver(ResourceChanged(event.uri))
     except SubscriptionLost:

@@ -9,21 +9,17 @@ from typing import Any
 
 import anyio
 from anyio.streams.memory import MemoryObjectSendStream
-from mcp import MCPError
 from mcp.server.context import CallNext, HandlerResult
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 from mcp_types import (
-    INVALID_PARAMS,
     INVALID_REQUEST,
     PARSE_ERROR,
     CallToolRequestParams,
     CallToolResult,
     ErrorData,
     JSONRPCError,
-    ListToolsResult,
-    PaginatedRequestParams,
 )
 from pydantic import ValidationError
 from starlette.requests import Request
@@ -31,7 +27,7 @@ from starlette.requests import Request
 from toolscript import __version__
 from toolscript.app.app import App
 from toolscript.codegen.signatures import format_signature
-from toolscript.domain.access import Caller, Principal
+from toolscript.domain.access import Caller, Principal, Scope
 from toolscript.domain.errors import (
     ApprovalRequired,
     Forbidden,
@@ -90,6 +86,8 @@ from toolscript.surfaces.mcp.subscriptions import (
     OpenStream,
     add_subscriptions,
 )
+from toolscript.surfaces.mcp.tool_list import resolve_pinned
+from toolscript.surfaces.mcp.tool_list_requests import StartingToolList, add_tool_list
 
 OTHER_METHOD = "other"
 
@@ -102,16 +100,9 @@ def build_server(
     `isError`. The key of a request decides which tools it sees and may call. Servers with the same `state_secret`
     continue each other's calls that need input."""
 
-    async def list_tools(context: Context, params: PaginatedRequestParams | None) -> ListToolsResult:
-        if params and params.cursor:
-            raise MCPError(INVALID_PARAMS, "invalid cursor: the tools are on one page")
-        scopes = get_grant(context).scopes
-        return ListToolsResult(tools=[tool for tool in TOOLS if TOOL_SCOPES[tool.name] in scopes])
-
     async def call(context: Context, params: CallToolRequestParams) -> CallToolResult:
         try:
-            if params.name in TOOL_SCOPES:
-                require_scope(TOOL_SCOPES[params.name], get_grant(context))
+            require_scope(TOOL_SCOPES.get(params.name, Scope.CALL), get_grant(context))
             return keep_result(await answer_with_input(answer, params, context))
         except ToolscriptError as error:
             _note_missing_scope(context, error)
@@ -137,9 +128,10 @@ def build_server(
         version=__version__,
         instructions=INSTRUCTIONS,
         cache_hints=CACHE_HINTS,
-        on_list_tools=list_tools,
         on_call_tool=call,
+        get_tool_input_schema=lambda _: None,  # no tool in our list asks for arguments in HTTP headers
     )
+    add_tool_list(server, answer_native, get_grant)
     add_native_requests(server, answer_native, get_grant, _note_missing_scope)
     add_subscriptions(server, open_stream, get_grant)
     server.middleware += [name_method, build_state_seal(state_secret), explain_access, restore_result]
@@ -159,8 +151,9 @@ async def serve_over_stdio(
     answer: AnswerCall, answer_native: AnswerRequest, open_stream: OpenStream, state_secret: str | None
 ) -> None:
     """Serves on standard input and output until the input ends."""
-    server = build_server(answer, answer_native, open_stream, state_secret)
-    changes = ConnectionChanges(server, open_stream)
+    starting = StartingToolList(answer_native, open_stream)
+    server = build_server(answer, starting.answer, starting.open_stream, state_secret)
+    changes = ConnectionChanges(server, starting.open_stream)
     valid, messages = anyio.create_memory_object_stream[SessionMessage | Exception]()
     async with stdio_server() as (inbox, outbox), anyio.create_task_group() as tasks:
         tasks.start_soon(_refuse_invalid, inbox, outbox, valid)
@@ -232,7 +225,8 @@ def build_endpoint(
         async with (await wait_for_app()).native_changes.open(wanted) as stream:
             yield stream
 
-    return HttpEndpoint(build_server(answer, answer_native, open_stream, state_secret), max_body_bytes)
+    starting = StartingToolList(answer_native, open_stream)
+    return HttpEndpoint(build_server(answer, starting.answer, starting.open_stream, state_secret), max_body_bytes)
 
 
 async def answer_call(
@@ -244,6 +238,7 @@ async def answer_call(
 ) -> Mapping[str, Any]:
     """Answers a call of one of the tools with its result on the wire; identifies the tenant only for
     documents. Raises InvalidArguments and the errors of the services."""
+    params = await resolve_pinned(app, params)
     arguments = params.arguments or {}
     match params.name:
         case "search_tools":

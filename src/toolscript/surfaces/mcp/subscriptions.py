@@ -1,11 +1,11 @@
 """Notifications of changes: on the streams that clients of 2026-07-28 open, and on the connection of older clients over
-stdio. Our own tools never change while we run."""
+stdio."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any
 
@@ -20,14 +20,13 @@ from mcp.shared.subscriptions import (
     ResourcesListChanged,
     ResourceUpdated,
     ServerEvent,
+    ToolsListChanged,
     event_to_notification,
 )
 from mcp_types import (
     INVALID_PARAMS,
     INVALID_REQUEST,
-    DiscoverResult,
     EmptyResult,
-    RequestParams,
     SubscribeRequestParams,
     SubscriptionFilter,
     SubscriptionsAcknowledgedNotification,
@@ -36,17 +35,20 @@ from mcp_types import (
     SubscriptionsListenResult,
     UnsubscribeRequestParams,
 )
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolscript.domain.access import Grant, Scope
 from toolscript.domain.errors import ToolscriptError
-from toolscript.services.tools.native import NativeList
-from toolscript.services.tools.native_changes import ChangeFilter, ChangeStream, ListChanged, NativeChange
+from toolscript.services.tools.native_changes import ChangeFilter, ChangeStream, ListChanged, ListKind, NativeChange
 from toolscript.surfaces.mcp.native import to_mcp_error
 
 RETRY_SECONDS = 5.0
 # What clients of an older version over stdio are told that they will be notified of.
-LIST_NOTIFICATIONS = NotificationOptions(prompts_changed=True, resources_changed=True)
+LIST_NOTIFICATIONS = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+LIST_EVENTS: Mapping[ListKind, ServerEvent] = {
+    ListKind.TOOLS: ToolsListChanged(),
+    ListKind.PROMPTS: PromptsListChanged(),
+    ListKind.RESOURCES: ResourcesListChanged(),
+}
 
 Context = ServerRequestContext[Any, Any]
 OpenStream = Callable[[ChangeFilter], AbstractAsyncContextManager[ChangeStream]]
@@ -55,7 +57,7 @@ log = logging.getLogger(__name__)
 
 
 def add_subscriptions(server: Server[Any], open_stream: OpenStream, find_grant: Callable[[Context], Grant]) -> None:
-    """Registers `subscriptions/listen`, and a discovery that does not promise changes of tools."""
+    """Registers `subscriptions/listen`."""
 
     async def listen(context: Context, params: SubscriptionsListenRequestParams) -> SubscriptionsListenResult:
         if context.request_id is None:
@@ -67,15 +69,7 @@ def add_subscriptions(server: Server[Any], open_stream: OpenStream, find_grant: 
         except ToolscriptError as error:
             raise to_mcp_error(error) from error
 
-    async def discover(context: Context, _: RequestParams) -> DiscoverResult:
-        capabilities = server.get_capabilities(protocol_version=context.protocol_version)
-        if capabilities.tools:
-            capabilities.tools.list_changed = False
-        versions = list(MODERN_PROTOCOL_VERSIONS)
-        return DiscoverResult(supported_versions=versions, capabilities=capabilities, instructions=server.instructions)
-
     server.add_request_handler("subscriptions/listen", SubscriptionsListenRequestParams, listen)
-    server.add_request_handler("server/discover", RequestParams, discover)
 
 
 async def _send_changes(context: Context, stream: ChangeStream) -> SubscriptionsListenResult:
@@ -102,7 +96,7 @@ class ConnectionChanges:
 
     async def run(self) -> None:
         """Notifies the client of changed lists until cancelled."""
-        wanted = ChangeFilter(prompts=True, resources=True)
+        wanted = ChangeFilter(prompts=True, resources=True, tools=True)
         try:
             session = await self._session
             while True:
@@ -111,7 +105,7 @@ class ConnectionChanges:
                         async for change in stream:
                             await _notify(session, change)
                 await asyncio.sleep(RETRY_SECONDS)
-                for kind in (NativeList.PROMPTS, NativeList.RESOURCES):  # they may have changed while nobody looked
+                for kind in wanted.lists:  # they may have changed while nobody looked
                     await _notify(session, ListChanged(kind))
         finally:
             for task in self._followed.values():
@@ -166,14 +160,13 @@ async def _notify(session: ServerSession, change: NativeChange) -> None:
 
 
 def _to_event(change: NativeChange) -> ServerEvent:
-    if isinstance(change, ListChanged):
-        return PromptsListChanged() if change.kind is NativeList.PROMPTS else ResourcesListChanged()
-    return ResourceUpdated(uri=change.uri)
+    return LIST_EVENTS[change.kind] if isinstance(change, ListChanged) else ResourceUpdated(uri=change.uri)
 
 
 def write_filter(honoured: ChangeFilter) -> SubscriptionFilter:
     """The filter in the words of the protocol, which leaves out what is not wanted."""
     return SubscriptionFilter(
+        tools_list_changed=honoured.tools or None,
         prompts_list_changed=honoured.prompts or None,
         resources_list_changed=honoured.resources or None,
         resource_subscriptions=list(honoured.uris) or None,
@@ -184,6 +177,7 @@ def _read_filter(wanted: SubscriptionFilter, grant: Grant) -> ChangeFilter:
     """What of the wanted the key allows: lists with the scope to search, resources with the scope to call."""
     may_search, may_call = Scope.SEARCH in grant.scopes, Scope.CALL in grant.scopes
     return ChangeFilter(
+        tools=(may_search or may_call) and wanted.tools_list_changed is True,
         prompts=may_search and wanted.prompts_list_changed is True,
         resources=may_search and wanted.resources_list_changed is True,
         uris=tuple(dict.fromkeys(wanted.resource_subscriptions or ())) if may_call else (),

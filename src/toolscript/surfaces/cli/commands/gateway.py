@@ -254,6 +254,8 @@ class GatewayRun:
             self._console.print(f"[yellow]waiting[/]  {text}; it connects in the background")
         if unlisted := sum(status.name in lazy for status in late):
             self._console.print(f"[yellow]waiting[/]  {unlisted} lazy servers are listed in the background")
+        for warning in await app.tool_overviews.list_warnings():
+            self._console.print(f"[yellow]warning[/]  {escape_markup(warning)}")
 
     def _reload(self, loop: asyncio.AbstractEventLoop) -> tuple[ServerSpec, ...]:
         """Reads the configuration, in a thread. The record is written on the loop, as everywhere."""

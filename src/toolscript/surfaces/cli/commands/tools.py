@@ -295,6 +295,8 @@ def _show_servers(answer: Mapping[str, Any]) -> None:
     print_table(columns, answer["servers"], empty)
     if answer["configurationError"]:
         click.echo(click.style("configuration: ", fg="red") + answer["configurationError"], err=True)
+    for warning in answer.get("configurationWarnings", ()):  # a gateway of an older version has none
+        click.echo(click.style("configuration: ", fg="yellow") + warning, err=True)
 
 
 def _format_state(server: Mapping[str, Any]) -> str:

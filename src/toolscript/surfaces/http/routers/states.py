@@ -48,7 +48,8 @@ async def get_readiness(served: Served, app: CurrentApp) -> JsonResponse:
     dependencies=[ADMIN],
 )
 async def list_servers(app: CurrentApp) -> JsonResponse:
-    return JsonResponse(build_servers_response(app.gateway.statuses, app.gateway.configuration_error))
+    warnings = await app.tool_overviews.list_warnings()
+    return JsonResponse(build_servers_response(app.gateway.statuses, app.gateway.configuration_error, warnings))
 
 
 @router.get(

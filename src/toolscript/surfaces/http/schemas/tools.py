@@ -68,6 +68,7 @@ class ServerListResponse(CamelResponseModel):
 
     servers: list[ServerResponse]
     configuration_error: str | None = Field(description="Why the last change of the configuration was not applied.")
+    configuration_warnings: list[str] = Field(description="What has no effect, such as a pinned tool that is misspelt.")
 
 
 SERVER_STATE = "`asleep`: its server is not running, and the first call waits until it has started. Otherwise left out."

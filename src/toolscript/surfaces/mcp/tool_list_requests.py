@@ -1,0 +1,75 @@
+"""Answers `tools/list`: at once, also while the application is starting."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from mcp import MCPError
+from mcp.server.lowlevel import Server
+from mcp_types import INVALID_PARAMS, PaginatedRequestParams
+from starlette.requests import Request
+
+from toolscript.domain.access import Scope
+from toolscript.domain.errors import ToolscriptError
+from toolscript.services.tools.native_changes import ChangeFilter, ChangeStream, ListChanged, ListKind
+from toolscript.surfaces.mcp.definitions import TOOL_SCOPES
+from toolscript.surfaces.mcp.native import AnswerRequest, Context, FindGrant
+from toolscript.surfaces.mcp.subscriptions import OpenStream
+from toolscript.surfaces.mcp.tool_list import list_own_tools
+
+# Clients wait for the list before their user can do anything.
+MAX_START_SECONDS = 1.0
+
+log = logging.getLogger(__name__)
+
+
+def add_tool_list(server: Server[Any], answer: AnswerRequest, find_grant: FindGrant) -> None:
+    """Registers `tools/list`. `answer` gives all tools of the profile; the key of a request decides which it sees."""
+
+    async def list_tools(context: Context, params: PaginatedRequestParams) -> dict[str, Any]:
+        if params.cursor:
+            raise MCPError(INVALID_PARAMS, "invalid cursor: the tools are on one page")
+        scopes = find_grant(context).scopes
+        knows_tools = Scope.SEARCH in scopes or Scope.CALL in scopes
+        result = await answer("tools/list", {}, context.request) if knows_tools else {"tools": list_own_tools()}
+        allowed = [tool for tool in result["tools"] if TOOL_SCOPES.get(tool["name"], Scope.CALL) in scopes]
+        return {"resultType": "complete", **result, "tools": allowed}
+
+    server.add_request_handler("tools/list", PaginatedRequestParams, list_tools)
+
+
+class StartingToolList:
+    """Answers `tools/list` with our own tools alone while the application is not ready: clients wait for the list. They
+    are told when it has changed."""
+
+    def __init__(self, answer: AnswerRequest, open_stream: OpenStream) -> None:
+        self._answer = answer
+        self._open_stream = open_stream
+        self._is_plain = False
+        """Whether the last answer had our own tools alone."""
+
+    async def answer(self, method: str, params: dict[str, Any], request: Request | None) -> dict[str, Any]:
+        """Answers a request. Raises what the application raises, but not for the list of tools."""
+        if method != "tools/list":
+            return await self._answer(method, params, request)
+        try:
+            async with asyncio.timeout(MAX_START_SECONDS):
+                result = await self._answer(method, params, request)
+        except (TimeoutError, ToolscriptError, MCPError) as error:
+            log.info("tools_listed_early", extra={"reason": f"{type(error).__name__}: {error}"})
+            self._is_plain = True
+            return {"tools": list_own_tools(), "ttlMs": 0}
+        self._is_plain = False
+        return result
+
+    @asynccontextmanager
+    async def open_stream(self, wanted: ChangeFilter) -> AsyncIterator[ChangeStream]:
+        """A stream of changes. The first is that of the list of tools, if it was answered early."""
+        async with self._open_stream(wanted) as stream:
+            if stream.honoured.tools and self._is_plain:
+                stream.deliver(ListChanged(ListKind.TOOLS))
+            yield stream
