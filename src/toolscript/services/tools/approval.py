@@ -98,15 +98,16 @@ class Approvals:
         Raises ApprovalRequired with the question, or without one if the caller cannot be asked or its approval is not
         valid; ApprovalDeclined; TimedOut if an older client does not answer.
         """
-        state = _read_state(relay.answers)
-        passed = replace(relay, answers=_find_server_answers(state, relay.answers))
+        state = _read_state(relay.answers) if relay.answers else {}
+        passed = replace(relay, answers=_find_server_answers(state, relay.answers)) if relay.answers else relay
         if not self.are_needed(item):
             return ApprovedCall(passed)
         binding, until = _bind(item, arguments), self._clock() + APPROVAL_SECONDS
         if "approved" in state or "question" in state:
             self._use_up(item, binding, state)
             if "question" in state:
-                _require_consent(item, (relay.answers.get("inputResponses") or {}).get(QUESTION_KEY))
+                responses = relay.answers.get("inputResponses")
+                _require_consent(item, responses.get(QUESTION_KEY) if isinstance(responses, Mapping) else None)
             return ApprovedCall(passed, binding, until)
         if not _can_show_forms(relay):
             raise ApprovalRequired(

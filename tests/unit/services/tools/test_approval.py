@@ -106,6 +106,14 @@ async def test_an_approval_is_for_one_tool_definition_and_arguments() -> None:
     assert (await approvals.obtain(WRITER, {"path": "a"}, answer_again(state))).binding
 
 
+@pytest.mark.parametrize("responses", [[], "yes", 7, [QUESTION_KEY], {QUESTION_KEY: [ALLOW]}])
+async def test_answers_of_a_wrong_shape_are_no_approval(responses: Any) -> None:
+    approvals = build_approvals(WRITES)
+    state = (await get_question(approvals, {})).raw["requestState"]
+    with pytest.raises(ApprovalDeclined):
+        await approvals.obtain(WRITER, {}, answer_again(state, responses))
+
+
 async def test_a_question_that_was_declined_cannot_be_answered_again() -> None:
     approvals = build_approvals(WRITES)
     state = (await get_question(approvals, {})).raw["requestState"]
