@@ -102,6 +102,11 @@ class Settings:
         "scope knowledge, as for all other routes.",
         allowed=("public", "key"),
     )
+    ingest_folders: tuple[str, ...] = _setting(
+        (),
+        "Folders, separated by commas, whose files callers may have ingested by their paths; the same on all gateways "
+        "of one store. Commands of the data folder's owner may name any path.",
+    )
     search_model: str = _setting(
         DEFAULT_MODEL,
         "Embedding model: a registered name, a hub repository, a folder with an ONNX model, or a model of the API at "

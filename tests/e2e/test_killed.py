@@ -103,7 +103,6 @@ async def repair_documents(app: App) -> None:
 
 def build_ingest(app: App) -> IngestKnowledge:
     """Reads files in this process: workers would take most of the time."""
-    assert app.knowledge_store
     return IngestKnowledge(
         app.knowledge_store, app.index, app.model.embedder, FileBooks(max_in_process_bytes=10**6), None
     )

@@ -8,6 +8,7 @@ import secrets
 from collections.abc import AsyncIterator, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from toolscript.adapters.json_schema.checker import WorkerChecker
@@ -17,6 +18,7 @@ from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.documents import SqlDocuments
 from toolscript.adapters.sql.feedback import SqlFeedback
 from toolscript.adapters.sql.items import SqlItems
+from toolscript.adapters.sql.jobs import SqlJobs
 from toolscript.adapters.sql.keys import SqlKeys
 from toolscript.adapters.sql.pins import SqlPins
 from toolscript.adapters.sql.rate_buckets import PostgresBuckets
@@ -25,6 +27,7 @@ from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.adapters.vector_cache_files import EmbeddingFiles
 from toolscript.app.access import Verifier, check_environment, local_token
 from toolscript.app.engines import open_gateway, open_index, open_language_model, open_reranker
+from toolscript.app.ingest import build_jobs, build_knowledge_import, build_knowledge_ingest
 from toolscript.app.knowledge import open_library, open_reader, open_store, store_url
 from toolscript.app.logins import build_logins
 from toolscript.app.models import Model, open_model, open_text_model
@@ -36,6 +39,7 @@ from toolscript.domain.search import Collection
 from toolscript.domain.servers import TrustPolicy
 from toolscript.ports.access import KeyStore, RateBuckets, TokenVerifier
 from toolscript.ports.indexes import VectorIndex
+from toolscript.ports.jobs import JobStore
 from toolscript.ports.models import Embedder, LanguageModel, Reranker
 from toolscript.ports.results import ResultStore
 from toolscript.ports.schemas import ArgumentChecker
@@ -91,6 +95,8 @@ from toolscript.services.trust.screening import Screening
 from toolscript.settings import Settings
 
 if TYPE_CHECKING:
+    from toolscript.services.ingest.jobs import IngestJobs
+    from toolscript.services.ingest.runner import JobRunner
     from toolscript.services.knowledge.ingest import IngestKnowledge
     from toolscript.services.knowledge.transfer import ImportKnowledge
 
@@ -128,8 +134,9 @@ class App:
     key_store: KeyStore
     logins: Logins
     knowledge: KnowledgeReader
-    knowledge_store: KnowledgeStore | None
-    """None where knowledge is served: a server only reads it."""
+    knowledge_store: KnowledgeStore
+    """For ingestion; searches use `knowledge`, which only reads."""
+    job_store: JobStore
     language_model: LanguageModel | None
     reranker: Reranker | None
     argument_checker: ArgumentChecker
@@ -206,7 +213,26 @@ class App:
             retriever, index, self.knowledge, observability.events, span=observability.span
         )
         self.ingest_documents = IngestDocuments(self.documents, index, embedder)
-        self.ingest_knowledge, self.import_knowledge = self._build_knowledge_writers()
+
+    @cached_property
+    def ingest_knowledge(self) -> IngestKnowledge:
+        return build_knowledge_ingest(self.knowledge_store, self.index, self.text_model.embedder, self.language_model)
+
+    @cached_property
+    def import_knowledge(self) -> ImportKnowledge:
+        return build_knowledge_import(self.knowledge_store, self.index, self.text_model.embedder)
+
+    @cached_property
+    def _ingestion(self) -> tuple[IngestJobs, JobRunner]:
+        return build_jobs(self.settings, self.job_store, self.ingest_documents, self.ingest_knowledge)
+
+    @property
+    def jobs(self) -> IngestJobs:
+        return self._ingestion[0]
+
+    @property
+    def job_runner(self) -> JobRunner:
+        return self._ingestion[1]
 
     async def count_indexed_tools(self) -> int:
         """The number of tools, prompts and resources in the index."""
@@ -266,19 +292,6 @@ class App:
             screening=Screening(self.pin_store, self.item_store, policy=TrustPolicy(settings.quarantine)),
         )
 
-    def _build_knowledge_writers(self) -> tuple[IngestKnowledge | None, ImportKnowledge | None]:
-        store, index, embedder = self.knowledge_store, self.index, self.text_model.embedder
-        if store is None:
-            return None, None
-        from toolscript.adapters.files.reader import FileBooks
-        from toolscript.services.knowledge.extraction import Extractor
-        from toolscript.services.knowledge.ingest import IngestKnowledge
-        from toolscript.services.knowledge.transfer import ImportKnowledge
-
-        extractor = Extractor(self.language_model) if self.language_model else None
-        ingest = IngestKnowledge(store, index, embedder, FileBooks(), extractor)
-        return ingest, ImportKnowledge(store, index, embedder)
-
     def _build_document_search(self, retriever: Retriever) -> DocumentSearch:
         return DocumentSearch(
             retriever,
@@ -324,6 +337,8 @@ async def open_app(
             await app.keys.load()
             gateway = app.gateway
             app.logins.start_following(lambda name: gateway.reconnect(name.server, name.user, "its login has changed"))
+            _close_at_exit(stack, app.job_runner)
+            await app.job_runner.start(alone=not settings.index)
         yield app
 
 
@@ -346,8 +361,7 @@ async def _open_adapters(
     model, text_model = await _open_models(settings, index, stack)
     database = await asyncio.to_thread(Database, store_url(settings))
     _close_at_exit(stack, database)
-    knowledge = await open_reader(settings, database)
-    knowledge_store = None if serving else open_store(settings, database)
+    knowledge, knowledge_store = await open_reader(settings, database), open_store(settings, database)
     _close_at_exit(stack, knowledge, knowledge_store)
     await _open_collections(index, model.embedder, text_model.embedder, shared=is_shared)
     own = await _open_demo(settings, stack, model.embedder, fresh_index=fresh_index) if demo else (index, database)
@@ -370,6 +384,7 @@ async def _open_adapters(
         logins=build_logins(settings, database),
         knowledge=knowledge,
         knowledge_store=knowledge_store,
+        job_store=SqlJobs(database),
         language_model=language_model,
         reranker=reranker,
         argument_checker=argument_checker,

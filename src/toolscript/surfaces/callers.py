@@ -40,7 +40,7 @@ _WHAT_SCOPES_ALLOW = {
     Scope.DOCUMENTS: "use documents",
     Scope.KNOWLEDGE: "search knowledge",
     Scope.METRICS: "read metrics",
-    Scope.ADMIN: "see servers or change skills and the catalogue",
+    Scope.ADMIN: "see servers, or change skills, the catalogue and knowledge",
 }
 
 
@@ -154,11 +154,16 @@ def build_unauthorized(message: str) -> Unauthorized:
     return Unauthorized(message, details={"field": "Authorization"})
 
 
+def is_data_owner(app: App, headers: Mapping[str, str]) -> bool:
+    """Whether a command of the data folder's owner sends the request."""
+    token = _read_bearer(headers)
+    return bool(token) and is_local_token(app.local_key, token)
+
+
 async def admit_client(app: App, headers: Mapping[str, str], address: str | None) -> None:
     """Counts a knowledge search of the client at this address. Commands with the token of the data folder's owner are
     not counted. Raises RateLimited."""
-    token = _read_bearer(headers)
-    if token and is_local_token(app.local_key, token):
+    if is_data_owner(app, headers):
         return
     await app.knowledge_rates.admit(get_client_key(address or ""))
 

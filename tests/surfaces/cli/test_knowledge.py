@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from tests.fixtures.knowledge_search import stock_mongo
 from tests.servers.preloaded import toolscript_command
+from toolscript.services.ingest.finder import LINK_OR_SPECIAL
 from toolscript.settings import load_settings
 from toolscript.surfaces.cli.client.gateway import send_to_gateway
 from toolscript.surfaces.cli.main import run
@@ -113,18 +114,20 @@ def test_unchanged_sources_are_left_alone_and_changed_ones_replaced(books: Path)
 
 def test_title_authors_and_type_can_be_given_for_one_source(books: Path) -> None:
     given = ("--title", "On Lamps", "--author", "Ada", "--author", "Bo", "--type", "paper")
-    answer = run_json("knowledge", "ingest", "books/lamps.html", *given)
-    (source,) = answer["sources"]
+    run_json("knowledge", "ingest", "books/lamps.html", *given)
+    (source,) = run_json("knowledge", "list")["sources"]
     assert (source["title"], source["authors"], source["type"]) == ("On Lamps", ["Ada", "Bo"], "paper")
     assert "— Ada and Bo, On Lamps" in knowledge("search", "oil and a wick").stdout
     (again,) = run_json("knowledge", "ingest", "books/lamps.html")["sources"]
-    assert (again["outcome"], again["title"], again["type"]) == ("unchanged", "On Lamps", "paper")
-    (source,) = run_json("knowledge", "ingest", "books/lamps.html", "--type", "note")["sources"]
+    assert (again["outcome"], again["title"]) == ("unchanged", "On Lamps")
+    run_json("knowledge", "ingest", "books/lamps.html", "--type", "note")
+    (source,) = run_json("knowledge", "list")["sources"]
     assert (source["title"], source["authors"], source["type"]) == ("On Lamps", ["Ada", "Bo"], "note")
-    (bees,) = run_json("knowledge", "ingest", "books/bees.md")["sources"]
+    run_json("knowledge", "ingest", "books/bees.md")
+    bees, _ = run_json("knowledge", "list")["sources"]
     assert bees["type"] == "book"
     assert "for one source, not for 3" in knowledge("ingest", "books", "--title", "x", code=2).stderr
-    assert "--as-one" in knowledge("ingest", "books", "--author", "x", code=2).stderr
+    assert "(--as-one)" in knowledge("ingest", "books", "--author", "x", code=2).stderr
 
 
 def test_a_folder_of_pages_is_one_source(books: Path) -> None:
@@ -207,11 +210,11 @@ def test_an_empty_or_too_long_name_is_reported_and_the_others_are_ingested(books
 def test_links_out_of_the_folder_and_special_files_are_counted(books: Path) -> None:
     Path("other.md").write_text("# Other\n\n## All\n\nNot in the folder.\n")
     (books / "other.md").symlink_to(Path("other.md").absolute())
-    assert knowledge("ingest", "books").stderr == "note: ignored 1 link or special file\n"
+    assert run_json("knowledge", "ingest", "books")["skipped"] == {LINK_OR_SPECIAL: 1, "no reader for .png files": 1}
     (books / "deep" / "away").symlink_to(Path.cwd().parent)
     os.mkfifo(books / "pipe.md")
-    done = knowledge("ingest", "books", "books/deep")
-    assert done.stderr == "note: ignored 3 links or special files\n"
+    done = knowledge("ingest", "books")
+    assert done.stderr == f"note: left out: 3 ({LINK_OR_SPECIAL}), 1 (no reader for .png files)\n"
     assert done.stdout.endswith("0 added, 0 changed, 3 unchanged\n")
 
 
@@ -412,7 +415,7 @@ def test_extractions_are_imported_and_invalid_lines_reported(books: Path) -> Non
     assert "cannot read nowhere.jsonl: No such file" in knowledge("import", "nowhere.jsonl", code=2).stderr
 
 
-def test_while_a_gateway_runs_knowledge_can_be_read_and_not_written(
+def test_while_a_gateway_runs_knowledge_can_be_read_and_ingested_and_not_imported(
     books: Path, small_folder: Path, start_gateway: Callable[[], None]
 ) -> None:
     knowledge("ingest", "books")
@@ -427,7 +430,8 @@ def test_while_a_gateway_runs_knowledge_can_be_read_and_not_written(
     body = {"query": "a hive needs shade", "limit": 2, "type": ["chunk"]}
     assert send_to_gateway(settings, "/search_knowledge", body=body) == found
     Path("library.jsonl").write_text(exported)
-    for refused in (["ingest", "books"], ["import", "library.jsonl"], ["remove", "Tides", "--yes"]):
+    assert knowledge("ingest", "books").stdout.endswith("0 added, 0 changed, 3 unchanged\n")
+    for refused in (["import", "library.jsonl"], ["remove", "Tides", "--yes"]):
         (line,) = knowledge(*refused, code=3).stderr.splitlines()
         assert line.startswith("error: the gateway http://127.0.0.1:")
         assert "`toolscript gateway stop`, run this command again, and restart the gateway" in line

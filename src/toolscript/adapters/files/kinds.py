@@ -8,7 +8,7 @@ from importlib import import_module
 
 from toolscript.adapters.files.encoding import decode_text
 from toolscript.adapters.files.parts import ParsedBook
-from toolscript.domain.file_kinds import FileKind
+from toolscript.domain.files.kinds import FileKind
 
 # Readers that take bytes.
 _BINARY_READERS: Mapping[FileKind, str] = {

@@ -17,7 +17,7 @@ from typing import IO, Any
 from toolscript.adapters.files.parts import BookLimits
 from toolscript.adapters.worker_process import start_worker, stop_worker
 from toolscript.domain.errors import Invalid
-from toolscript.domain.file_kinds import FILE_ENDINGS, KINDS_BY_ENDING, FileKind, find_ending
+from toolscript.domain.files.kinds import FILE_ENDINGS, KINDS_BY_ENDING, FileKind, find_ending
 from toolscript.domain.knowledge import Block, BlockKind, Book, Position
 
 _CHUNK_BYTES = 2**20

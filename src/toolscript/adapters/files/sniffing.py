@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from toolscript.adapters.files.archive import open_archive
 from toolscript.domain.errors import Invalid
-from toolscript.domain.file_kinds import FileKind
+from toolscript.domain.files.kinds import FileKind
 
 _SNIFFED_BYTES = 1024
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")

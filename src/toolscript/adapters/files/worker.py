@@ -13,7 +13,7 @@ from toolscript.adapters.files.parts import NO_TEXT, BookLimits, ParsedBook, bui
 from toolscript.adapters.files.sniffing import is_packed, recognise_kind
 from toolscript.adapters.worker_limits import limit_worker
 from toolscript.domain.errors import Invalid
-from toolscript.domain.file_kinds import KINDS_BY_ENDING
+from toolscript.domain.files.kinds import KINDS_BY_ENDING
 from toolscript.domain.knowledge import Book, Position
 
 # Parsers take the longest for brackets that close nothing: their number times the length of the file.

@@ -51,6 +51,7 @@ POSTGRES = Dialect(
     among="{column} = ANY(:{parameter})",
     find_table="SELECT 1 WHERE to_regclass(:name) IS NOT NULL",
     lock="SELECT pg_advisory_xact_lock(hashtext(:subject))",
+    skip_locked="FOR UPDATE SKIP LOCKED",
     notify="SELECT pg_notify(:channel, '')",
     adapt=_adapt,
     translate=_translate,

@@ -25,6 +25,8 @@ class Dialect:
     among: str
     find_table: str
     lock: str | None
+    skip_locked: str
+    """Ends a SELECT whose rows other transactions must not take meanwhile."""
     notify: str | None
     """Tells processes that listen to a channel when the transaction is committed; None where nobody can listen."""
     adapt: Callable[[Any], Any]

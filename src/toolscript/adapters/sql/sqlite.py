@@ -46,6 +46,7 @@ SQLITE = Dialect(
     among="{column} IN (SELECT value FROM json_each(:{parameter}))",
     find_table="SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = :name",
     lock=None,  # a writer already waits for all others
+    skip_locked="",
     notify=None,
     adapt=_adapt,
     translate=str,

@@ -16,14 +16,21 @@ from dataclasses import dataclass, field
 
 from toolscript.domain.documents import Document, StoredDocument, check_document, check_identifiers
 from toolscript.domain.errors import NotFound, ToolscriptError, Unavailable
-from toolscript.domain.filters import EVERYTHING, Filter
+from toolscript.domain.filters import EVERYTHING, Condition, Filter, Op
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Embedder
 from toolscript.ports.stores import DocumentStore
 from toolscript.retrieval.reconcile import Reconciler, split_batches
 from toolscript.retrieval.text.chunking import PASSAGE_SIZE
 from toolscript.retrieval.text.item_text import document_frequencies
-from toolscript.services.documents.points import DOCUMENTS, DocumentDraft, first_parts, of_documents, of_tenant
+from toolscript.services.documents.points import (
+    DOCUMENTS,
+    DocumentDraft,
+    first_parts,
+    metadata_field,
+    of_documents,
+    of_tenant,
+)
 from toolscript.services.support.concurrency import KeyedLocks, Progress, iterate_async, run_concurrently
 
 # Small enough for visible progress, and for small requests not to wait long behind large ones.
@@ -33,6 +40,8 @@ BATCHES_AT_ONCE = 3
 # After this many failures one after the other, the documents are not the problem.
 FAILURES_IN_A_ROW = 200
 NO_MODEL = "none"
+SOURCE_FIELD = "source_path"
+"""The metadata field with the file that a document was read from. Only ingestion of files sets it."""
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +98,13 @@ class IngestDocuments:
                 gone += await self._store.delete_documents(tenant, page)
                 await self._catch_up(tenant, page)
         return gone
+
+    async def delete_others(self, tenant: str, origin: str, kept: AbstractSet[str]) -> int:
+        """Deletes the documents that were read from a file (see SOURCE_FIELD), except those with these ids; returns how
+        many there were."""
+        where = Filter(must=(of_tenant(tenant), first_parts(), Condition(metadata_field(SOURCE_FIELD), Op.EQ, origin)))
+        found = await self._reconciler.find(where, ["doc_id"])
+        return await self.delete(tenant, sorted({str(payload["doc_id"]) for payload in found.values()} - kept))
 
     async def get(self, tenant: str, doc_id: str) -> Document:
         """The document of that id. Raises NotFound."""

@@ -9,16 +9,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import Depends, Request
+from fastapi import Depends, Path, Query, Request
 from fastapi.routing import APIRoute
 
 from toolscript.app.app import App
 from toolscript.domain import access
 from toolscript.domain.access import Plan, Principal, Scope
 from toolscript.domain.errors import Unavailable
+from toolscript.domain.files.jobs import Job, JobTarget
+from toolscript.domain.requests import caller_name
+from toolscript.services.ingest.jobs import find_target
 from toolscript.settings import Settings
-from toolscript.surfaces.callers import admit_client, build_unauthorized, identify_caller, identify_principal
+from toolscript.surfaces.callers import (
+    admit_client,
+    build_unauthorized,
+    find_grant,
+    identify_caller,
+    identify_principal,
+    is_data_owner,
+    require_scope,
+)
 from toolscript.surfaces.http.errors import KnowledgeUnavailable
+from toolscript.surfaces.http.schemas.models import ONE_LINE
 from toolscript.surfaces.http.served_app import ServedApp
 
 
@@ -41,6 +53,10 @@ CurrentApp = Annotated[App, Depends(get_app)]
 
 async def allow_everyone() -> None:
     """Declares a route that needs no credentials."""
+
+
+async def allow_job_owner() -> None:
+    """Declares a route about ingest jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +93,51 @@ async def admit_search(app: CurrentApp, caller: Caller) -> Plan:
     return await app.document_search.admit(caller)
 
 
+@dataclass(frozen=True, slots=True)
+class JobOwner:
+    """Whose jobs a request is about: those of a tenant's documents, or of knowledge."""
+
+    target: JobTarget
+    tenant: str
+    is_data_owner: bool
+
+
+async def identify_job_owner(request: Request, app: App, target: JobTarget) -> JobOwner:
+    """Returns whose jobs a request is about: documents need the token or key of a tenant, knowledge the scope `admin`.
+    Raises Unauthorized, Forbidden and RateLimited."""
+    tenant = ""
+    if target is JobTarget.DOCUMENTS:
+        principal = await get_principal(request, app)
+        await app.plans.admit(principal)
+        tenant = principal.tenant
+    else:
+        grant = await find_grant(app.settings, app, request.headers)
+        caller_name.set(grant.caller)
+        require_scope(Scope.ADMIN, grant)
+    return JobOwner(target, tenant, is_data_owner(app, request.headers))
+
+
+async def get_job_owner(
+    request: Request,
+    app: CurrentApp,
+    target: Annotated[
+        JobTarget, Query(alias="as", description="What the files become: a tenant's documents, or knowledge.")
+    ] = JobTarget.DOCUMENTS,
+) -> JobOwner:
+    """Returns whose jobs a request without a job's id is about."""
+    return await identify_job_owner(request, app, target)
+
+
+async def get_job(
+    request: Request,
+    app: CurrentApp,
+    job_id: Annotated[str, Path(pattern=ONE_LINE, max_length=64, description="The job's id.")],
+) -> Job:
+    """Returns the job that a request is about. Raises NotFound."""
+    owner = await identify_job_owner(request, app, find_target(job_id))
+    return await app.jobs.get(job_id, owner.target, owner.tenant)
+
+
 ADMIT_TENANT = Depends(admit_tenant)
 AdmittedPlan = Annotated[Plan, Depends(admit_tenant)]
 AdmittedSearchPlan = Annotated[Plan, Depends(admit_search)]
@@ -97,6 +158,8 @@ SEARCH, CALL, METRICS, ADMIN = (
     Depends(AllowScope(scope)) for scope in (Scope.SEARCH, Scope.CALL, Scope.METRICS, Scope.ADMIN)
 )
 TENANT = Depends(get_principal)
+# Jobs of documents need a tenant's token or key, those of knowledge the scope `admin`: the routes check it themselves.
+JOB_OWNER = Depends(allow_job_owner)
 KNOWLEDGE_CLIENT = Depends(admit_knowledge_client)
 PUBLIC = Depends(allow_everyone)
 _SCOPES = {
@@ -105,6 +168,7 @@ _SCOPES = {
     METRICS: Scope.METRICS,
     ADMIN: Scope.ADMIN,
     TENANT: Scope.DOCUMENTS,
+    JOB_OWNER: Scope.DOCUMENTS,
     KNOWLEDGE_CLIENT: Scope.KNOWLEDGE,
     PUBLIC: None,
 }

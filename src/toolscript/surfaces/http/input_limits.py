@@ -11,10 +11,12 @@ from toolscript.domain.errors import InvalidArguments, TooLarge, ToolscriptError
 from toolscript.surfaces.http.errors import error_response
 
 MAX_BODY_BYTES = 16 * 2**20
+# A larger file cannot be read anyway.
+UPLOAD_PATH, MAX_UPLOAD_BYTES = "/api/v1/ingest", 256 * 2**20
 
 
 class InputLimits:
-    """ASGI middleware that refuses a body above MAX_BODY_BYTES, whether its size is declared or not, and a path whose
+    """ASGI middleware that refuses a body above a limit, whether its size is declared or not, and a path whose
     ids could be taken for others: with control characters, or not in UTF-8."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -36,19 +38,19 @@ class _LimitedBody:
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._scope, self._receive, self._send = scope, receive, send
-        self._size = 0
+        self._size, self._max_size = 0, _find_limit(scope)
         self._is_started = self._is_refused = False
 
     async def receive(self) -> Message:
-        if self._size > MAX_BODY_BYTES:
+        if self._size > self._max_size:
             return {"type": "http.disconnect"}
         message = await self._receive()
         self._size += len(message.get("body", b""))
-        if self._size <= MAX_BODY_BYTES:
+        if self._size <= self._max_size:
             return message
         if not self._is_started:
             self._is_refused = True
-            await error_response(build_too_large("body", MAX_BODY_BYTES))(self._scope, self._receive, self._send)
+            await error_response(build_too_large("body", self._max_size))(self._scope, self._receive, self._send)
         return {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
@@ -81,8 +83,12 @@ def _check_path(scope: Scope) -> ToolscriptError | None:
     )
 
 
+def _find_limit(scope: Scope) -> int:
+    return MAX_UPLOAD_BYTES if scope["path"] == UPLOAD_PATH else MAX_BODY_BYTES
+
+
 def _check_declared_size(scope: Scope) -> ToolscriptError | None:
     size = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-    if size.isdigit() and int(size) > MAX_BODY_BYTES:
-        return build_too_large("Content-Length", MAX_BODY_BYTES)
+    if size.isdigit() and int(size) > _find_limit(scope):
+        return build_too_large("Content-Length", _find_limit(scope))
     return None

@@ -23,7 +23,7 @@ from toolscript.adapters.files.parts import BookLimits
 from toolscript.adapters.files.reader import FileBooks
 from toolscript.adapters.files.worker import parse_file
 from toolscript.domain.errors import Invalid
-from toolscript.domain.file_kinds import KINDS_BY_ENDING
+from toolscript.domain.files.kinds import KINDS_BY_ENDING
 from toolscript.domain.knowledge import BlockKind, Book
 
 pytestmark = pytest.mark.req("K-06")

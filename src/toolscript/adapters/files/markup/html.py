@@ -96,8 +96,7 @@ class _PageParser(HTMLParser):
         self._close_until(0)
         self._flush()
         self._end_lead()
-        title = clean_prose("".join(self._title))
-        return ParsedBook(self._parts, title, self._authors.found, self._authors.date)
+        return ParsedBook(self._parts, clean_prose("".join(self._title)), self._authors.found)
 
     def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
         attributes = {name: value or "" for name, value in attrs}

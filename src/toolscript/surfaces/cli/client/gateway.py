@@ -105,6 +105,7 @@ def send_to_gateway(
     *,
     method: str | None = None,
     body: Any = None,
+    content: tuple[str, bytes] | None = None,
     timeout_seconds: float = TIMEOUT_SECONDS,
     tenant: str | None = None,
     **query: Any,
@@ -112,10 +113,10 @@ def send_to_gateway(
     """The gateway's response: JSON, or text when it is not JSON (empty when there is no body). None when no gateway
     runs on the data folder and none is named.
 
-    Without a method it is a GET, with a body a POST; with a tenant it carries that tenant's token. Raises the error
-    that the gateway responds with; Unavailable when it accepts the request and does not respond, because the request
-    must not be sent twice. Where the gateway on the data folder requires a key and there is none, the request carries
-    the token of the folder's owner.
+    Without a method it is a GET, with a body (JSON) or a content of another type a POST; with a tenant it carries that
+    tenant's token. Raises the error that the gateway responds with; Unavailable when it accepts the request and does
+    not respond, because the request must not be sent twice. Where the gateway on the data folder requires a key and
+    there is none, the request carries the token of the folder's owner.
     """
     url = find_gateway_url(settings)
     if url is None:
@@ -124,16 +125,16 @@ def send_to_gateway(
         _check_configuration(settings)
     given = {name: str(value).lower() if isinstance(value, bool) else value for name, value in query.items()}
     given = {name: value for name, value in given.items() if value is not None}
-    full_url = f"{url}{path}?{urllib.parse.urlencode(given, errors='replace')}"
-    data = None if body is None else encode_json(body)
-    if data and len(data) > MAX_BODY_BYTES:
+    full_url = f"{url}{path}?{urllib.parse.urlencode(given, doseq=True, errors='replace')}"
+    kind, data = content or ("application/json", None if body is None else encode_json(body))
+    if data and len(data) > MAX_BODY_BYTES and content is None:
         raise Invalid(
             f"the request body has {len(data) / 2**20:.1f} MiB, and the gateway at {url} accepts at most "
             f"{MAX_BODY_BYTES // 2**20} MiB: send less at a time, or stop the gateway and run the command without it"
         )
     headers = {**build_credentials(settings, tenant), "User-Agent": COMMAND_LINE}
-    if body is not None:
-        headers["Content-Type"] = "application/json"
+    if data is not None:
+        headers["Content-Type"] = kind
     request = urllib.request.Request(full_url, data, headers, method=method)  # noqa: S310
     response = _send_as_owner(settings, request, url, timeout_seconds, tenant)
     if response is None and settings.gateway_url:

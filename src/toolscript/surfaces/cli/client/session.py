@@ -1,8 +1,8 @@
 """One session for every command: requests go to the gateway that `--gateway` names or that runs on the data folder, or,
 when none runs, to the application opened in this process. Both give the same JSON.
 
-Only one process can open an embedded index. While a gateway runs, it is the one that writes; knowledge, which a gateway
-only reads, cannot be written then (see `open_knowledge_writer`).
+Only one process can open an embedded index. While a gateway runs, it is the one that writes; knowledge cannot be
+imported or removed then (see `open_knowledge_writer`).
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from toolscript.surfaces.logs import configure_logging
 
 if TYPE_CHECKING:
     from toolscript.app.app import App
-    from toolscript.services.knowledge.ingest import IngestKnowledge
-    from toolscript.services.knowledge.transfer import ImportKnowledge
 
 Result = TypeVar("Result")
 Local = Callable[["App"], Awaitable[Any]]
@@ -143,11 +141,11 @@ def report_change_of_demo() -> None:
 
 
 @asynccontextmanager
-async def open_knowledge_writer(settings: Settings) -> AsyncIterator[tuple[IngestKnowledge, ImportKnowledge]]:
-    """The services that write knowledge. Raises Unavailable while a gateway has the embedded index open."""
-    require_no_gateway(settings, "knowledge cannot be written")
+async def open_knowledge_writer(settings: Settings) -> AsyncIterator[App]:
+    """The application, for commands that write knowledge without a gateway. Raises Unavailable while a gateway has the
+    embedded index open."""
+    require_no_gateway(settings, "knowledge cannot be imported or removed")
     from toolscript.app.app import open_app  # --help must not wait for engines to load
 
     async with open_app(settings) as app:
-        if app.ingest_knowledge and app.import_knowledge:  # None only in an application that serves
-            yield app.ingest_knowledge, app.import_knowledge
+        yield app

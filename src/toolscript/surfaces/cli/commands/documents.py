@@ -22,7 +22,6 @@ from toolscript.surfaces.cli.terminal.tables import print_table
 from toolscript.surfaces.cli.terminal.text import format_count, print_answer, print_note, print_text, printable
 from toolscript.surfaces.cli.terminal.values import parse_conditions
 from toolscript.surfaces.json.documents import (
-    build_batch_response,
     build_document_list_response,
     build_document_response,
     build_page_response,
@@ -30,7 +29,6 @@ from toolscript.surfaces.json.documents import (
 
 if TYPE_CHECKING:
     from toolscript.app.app import App
-    from toolscript.domain.documents import Document
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Answer = Mapping[str, Any]
@@ -157,25 +155,6 @@ class TenantDocuments:
         """The response to a request for the tenant (see `CommandSession.request`)."""
         return await self._session.request(path, lambda app: local(app, self._caller), **self._http, **http)
 
-    def find_size_problem(self, size: int) -> str | None:
-        """Why a document of that size in bytes cannot be put; None when it can."""
-        if self._session.app or size <= MAX_DOCUMENT_BYTES:
-            return None
-        return (
-            f"needs a request of {size / 2**20:.1f} MiB, and the gateway accepts at most {MAX_BODY_BYTES // 2**20} MiB:"
-            " stop the gateway while ingesting it, or split it"
-        )
-
-    async def put(self, documents: Sequence[Document], progress: Progress) -> Any:
-        """Adds or replaces documents, which together fit a request. Counts those added, changed and unchanged."""
-
-        async def local(app: App, caller: Principal) -> Answer:
-            return build_batch_response(await app.ingest_documents.put(caller.tenant, documents, progress))
-
-        response = await self.request("/documents", local, body={"documents": list(map(build_body, documents))})
-        progress(len(documents), len(documents))
-        return response
-
     async def remove(self, ids: Sequence[str]) -> int:
         """Removes documents; returns how many existed."""
         if app := self._session.app:
@@ -197,12 +176,6 @@ class TenantDocuments:
             return build_document_list_response(documents, app.plans.get(caller), limit=limit)
 
         return await self.request("/documents", local, after=after, limit=limit)
-
-
-def build_body(document: Document) -> dict[str, Any]:
-    """The JSON of a document in a request."""
-    metadata = dict(document.metadata)
-    return {"id": document.id, "text": document.text, "title": document.title, "metadata": metadata}
 
 
 async def _finish_interrupted(app: App) -> None:

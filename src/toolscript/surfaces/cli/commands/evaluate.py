@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from toolscript.evaluation.datasets import AnySet
     from toolscript.evaluation.metrics import Bucket, Interval, Scores
     from toolscript.evaluation.run import EvaluationResult
-    from toolscript.services.knowledge.ingest import IngestKnowledge
 
 TEXT_PIPELINES = ("hybrid", "rrf", "zscore", "semantic", "keyword", "baseline")
 PIPELINES = (*TEXT_PIPELINES, "hierarchical", "direct", "hierarchical+direct")
@@ -120,7 +119,7 @@ async def _evaluate_set(app: App, data: AnySet, pipeline: str) -> EvaluationResu
     from toolscript.evaluation.run import Evaluation, evaluate_books
 
     if isinstance(data, BookSet):
-        ingest = cast("IngestKnowledge", app.ingest_knowledge)  # None only in an application that serves
+        ingest = app.ingest_knowledge
         return await evaluate_books(ingest, app.knowledge_search, data, pipeline)
     evaluation = Evaluation(
         app.sync,

@@ -68,7 +68,7 @@ async def _index_knowledge(app: App, show_progress: Callable[[int, int], None]) 
     """The number of chunks and extractions indexed; None when there are some and no model to embed them with."""
     if app.text_model.embedder is None and await app.knowledge.list_sources():
         return None
-    return await app.ingest_knowledge.index_all(show_progress) if app.ingest_knowledge else 0
+    return await app.ingest_knowledge.index_all(show_progress)
 
 
 def _show(answer: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""`toolscript knowledge`: lists, removes and searches sources that can be cited; `knowledge_files.py` adds them."""
+"""`toolscript knowledge`: lists, removes and searches sources that can be cited."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import SourceStatus
 from toolscript.settings import Settings
 from toolscript.surfaces.cli.client.session import CommandSession, open_knowledge_writer, read_settings, run_in_session
-from toolscript.surfaces.cli.commands.knowledge_files import export, import_, ingest
+from toolscript.surfaces.cli.commands.knowledge_files import export, import_
+from toolscript.surfaces.cli.ingest.command import ingest_knowledge
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.tables import Columns, print_table
 from toolscript.surfaces.cli.terminal.text import confirm_or_raise, print_answer, print_note, printable
@@ -119,7 +120,7 @@ def search(query: str, limit: int, types: tuple[str, ...], topics: tuple[str, ..
     print_answer(answer, lambda _: _show_hits(answer, settings, None if full else PASSAGE_CHARACTERS))
 
 
-for command in (ingest, export, import_):
+for command in (ingest_knowledge, export, import_):
     knowledge.add_command(command)
 
 
@@ -139,7 +140,8 @@ def _build_source_row(source: Source, chunks: int, extractions: int) -> dict[str
 
 
 async def _remove_sources(settings: Settings, references: Sequence[str], *, is_confirmed: bool) -> Answer:
-    async with open_knowledge_writer(settings) as (service, _):
+    async with open_knowledge_writer(settings) as app:
+        service = app.ingest_knowledge
         found = [await service.find(reference) for reference in references]
         sources = {each.id: each for each in found}
         if not is_confirmed:

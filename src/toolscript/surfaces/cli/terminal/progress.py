@@ -1,16 +1,21 @@
-"""Progress bars on standard error. They disappear at the end, and are not shown without a terminal."""
+"""Progress on standard error: bars that disappear at the end or, without a terminal, a line from time to time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import click
 
 from toolscript.surfaces.cli.terminal.text import escape_markup
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress, TaskID
 
+# How often a line is printed where there is no terminal.
+LINE_SECONDS = 10.0
 MAX_NAME_CHARACTERS = 40
 
 
@@ -23,38 +28,67 @@ def show_bar(title: str) -> Iterator[Callable[[int, int], None]]:
 
 
 @contextmanager
-def show_bars(title: str, number: int) -> Iterator[Bars]:
-    """Shows a bar for that many items, and one for the current item, during the block."""
+def show_job() -> Iterator[JobProgress]:
+    """Shows how far an ingest job is during the block: bars in a terminal, elsewhere a line from time to time."""
     with _make_progress() as progress:
-        yield Bars(progress, title, number)
+        yield JobProgress(progress)
 
 
-class Bars:
-    """Two bars: how many items are done, and how much of the current one."""
+class JobProgress:
+    """A bar for all files of a job with rate and remaining time, and one for each file that is being worked on."""
 
-    def __init__(self, progress: Progress, title: str, number: int) -> None:
+    def __init__(self, progress: Progress, clock: Callable[[], float] = time.monotonic) -> None:
         self._progress = progress
-        self._all = progress.add_task(title, total=number, visible=number > 1)
-        self._current = progress.add_task("", visible=False)
+        self._clock = clock
+        self._started = self._last_line = clock()
+        self._total = progress.add_task("Files", total=None, visible=False)
+        self._files: dict[int, TaskID] = {}
 
-    @contextmanager
-    def show_item(self, name: str) -> Iterator[Callable[[int, int], None]]:
-        """Shows an item during the block; yields a function that takes how much of it is done, and how much there
-        is."""
-        short = name if len(name) <= MAX_NAME_CHARACTERS else f"…{name[1 - MAX_NAME_CHARACTERS :]}"
-        self._progress.remove_task(self._current)
-        self._current = self._progress.add_task(escape_markup(short), total=None)
-        try:
-            yield lambda done, total: self._progress.update(self._current, completed=done, total=total)
-        finally:
-            self._progress.advance(self._all)
+    def __call__(self, job: Mapping[str, Any], running: Sequence[Mapping[str, Any]]) -> None:
+        """Shows a job and those of its files that are being worked on."""
+        files = job["files"]
+        done = files["total"] - files.get("waiting", 0) - files.get("running", 0)
+        seconds = self._clock() - self._started
+        detail = describe_rate(done, files["total"], seconds, job["bytes_done"], job["bytes"])
+        self._progress.update(
+            self._total, completed=done, total=files["total"], visible=True, description=f"Files, {detail}"
+        )
+        for number in self._files.keys() - {file["number"] for file in running}:
+            self._progress.remove_task(self._files.pop(number))
+        for file in running:
+            if file["number"] not in self._files:
+                self._files[file["number"]] = self._progress.add_task(escape_markup(_shorten(file["name"])), total=None)
+            self._progress.update(
+                self._files[file["number"]], completed=file["steps_done"], total=file["steps"] or None
+            )
+        if self._progress.disable and self._clock() - self._last_line >= LINE_SECONDS:
+            self._last_line = self._clock()
+            click.echo(f"{done} of {files['total']} files, {detail}", err=True)
 
-    @contextmanager
-    def pause(self) -> Iterator[None]:
-        """Hides the bars during the block, so that it can print lines."""
-        self._progress.stop()
-        yield
-        self._progress.start()
+
+def describe_rate(done: int, total: int, seconds: float, bytes_done: int, bytes_total: int) -> str:
+    """How fast it goes, and how long it will take.
+
+    >>> describe_rate(120, 500, 60.0, 25, 100)
+    '2.0 a second, about 3 min left'
+    >>> describe_rate(0, 500, 1.0, 0, 100)
+    'starting'
+    """
+    if not done or seconds <= 0:
+        return "starting"
+    share = bytes_done / bytes_total if bytes_done else done / total
+    left = seconds * (1 - share) / share
+    return f"{done / seconds:.1f} a second, about {_format_seconds(left)} left"
+
+
+def _format_seconds(seconds: float) -> str:
+    if seconds < 60:  # noqa: PLR2004
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 3600 else f"{seconds / 3600:.1f} h"  # noqa: PLR2004
+
+
+def _shorten(name: str) -> str:
+    return name if len(name) <= MAX_NAME_CHARACTERS else f"…{name[1 - MAX_NAME_CHARACTERS :]}"
 
 
 def _make_progress() -> Progress:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from toolscript.surfaces.cli.files.reading_order import order_pages
+from toolscript.services.ingest.reading_order import order_pages
 
 pytestmark = pytest.mark.req("K-06")
 

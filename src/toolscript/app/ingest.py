@@ -1,0 +1,53 @@
+"""Builds what writes documents and knowledge from files. Its modules are imported when something is ingested: no search
+needs them."""
+
+from __future__ import annotations
+
+import platform
+from typing import TYPE_CHECKING
+
+from toolscript.ports.indexes import VectorIndex
+from toolscript.ports.jobs import JobStore
+from toolscript.ports.models import Embedder, LanguageModel
+from toolscript.ports.stores import KnowledgeStore
+from toolscript.services.documents.ingest import IngestDocuments
+from toolscript.settings import Settings
+
+if TYPE_CHECKING:
+    from toolscript.services.ingest.jobs import IngestJobs
+    from toolscript.services.ingest.runner import JobRunner
+    from toolscript.services.knowledge.ingest import IngestKnowledge
+    from toolscript.services.knowledge.transfer import ImportKnowledge
+
+
+def build_knowledge_ingest(
+    store: KnowledgeStore, index: VectorIndex, embedder: Embedder | None, language_model: LanguageModel | None
+) -> IngestKnowledge:
+    """Builds what makes sources of files."""
+    from toolscript.adapters.files.reader import FileBooks
+    from toolscript.services.knowledge.extraction import Extractor
+    from toolscript.services.knowledge.ingest import IngestKnowledge
+
+    extractor = Extractor(language_model) if language_model else None
+    return IngestKnowledge(store, index, embedder, FileBooks(), extractor)
+
+
+def build_knowledge_import(store: KnowledgeStore, index: VectorIndex, embedder: Embedder | None) -> ImportKnowledge:
+    """Builds what imports sources from JSON lines."""
+    from toolscript.services.knowledge.transfer import ImportKnowledge
+
+    return ImportKnowledge(store, index, embedder)
+
+
+def build_jobs(
+    settings: Settings, store: JobStore, documents: IngestDocuments, knowledge: IngestKnowledge
+) -> tuple[IngestJobs, JobRunner]:
+    """Builds the jobs, and what works on them in this process."""
+    from toolscript.app.files import open_document_reader
+    from toolscript.services.ingest.file_work import IngestFile
+    from toolscript.services.ingest.jobs import IngestJobs
+    from toolscript.services.ingest.runner import JobRunner
+
+    place = platform.node()
+    runner = JobRunner(store, IngestFile(store, documents, knowledge, open_document_reader()), place=place)
+    return IngestJobs(store, runner, place=place, folders=settings.ingest_folders), runner

@@ -1,0 +1,1 @@
+"""Files: their kinds, and the jobs that make documents or knowledge of them."""

@@ -1,0 +1,182 @@
+"""Reads files as documents. Files are read as knowledge reads them, except JSON files that contain whole documents; any
+other file is plain text. A problem with one line does not stop the others."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from toolscript.domain.documents import MAX_TEXT_LENGTH, Document, check_document
+from toolscript.domain.errors import Invalid
+from toolscript.domain.files.kinds import FILE_ENDINGS
+from toolscript.domain.knowledge import Book
+from toolscript.ports.files import BookReader
+from toolscript.services.documents.ingest import SOURCE_FIELD
+from toolscript.services.ingest.finder import describe_error
+
+# UTF-8 needs at most four bytes for a character.
+MAX_FILE_BYTES = 4 * MAX_TEXT_LENGTH
+MAX_TITLE_CHARACTERS = 200
+# Lines of a JSONL file in which a document is looked for.
+MAX_PROBED_LINES = 100
+_FIELDS: dict[str, tuple[Any, str]] = {
+    "id": (str | int, "is missing or not a string"),
+    "title": (str | None, "is not a string"),
+    "text": (str, "is missing or not a string"),
+    "metadata": (dict | None, "is not an object"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentFileReader:
+    """Reads files as documents, with that metadata added to each."""
+
+    reader: BookReader
+    metadata: Mapping[str, Any]
+    problems: list[str] = field(default_factory=list)
+    """What could not be read in the file, with its place there."""
+
+    async def read(self, file: Path, name: str, source: str) -> AsyncIterator[Document]:
+        """The documents in a file; `name` is the id of one that has none itself, `source` where the file comes from.
+        Raises Invalid for a file that cannot be read at all."""
+        try:
+            about = _describe(file, source)
+            ending = file.suffix.lower()
+            if ending == ".jsonl" and await asyncio.to_thread(_has_document_lines, file):
+                for document in self._make_each(self._read_lines(file), about):
+                    yield document
+            elif ending == ".json" and (values := await asyncio.to_thread(_read_json, file, name)):
+                for document in self._make_each(values, about):
+                    yield document
+            elif ending in FILE_ENDINGS:
+                book = await self.reader.read(file)
+                title, text = " ".join(book.title.split())[:MAX_TITLE_CHARACTERS], _join_text(book)
+                yield self._make({"id": name, "title": title, "text": text}, about)
+            else:
+                yield self._make({"id": name, "title": file.name, "text": _read_text(file)}, about)
+        except OSError as error:
+            raise Invalid(describe_error(error)) from error
+
+    def _make_each(self, values: Iterable[tuple[Any, str]], about: Mapping[str, Any]) -> Iterator[Document]:
+        for value, place in values:
+            try:
+                document = self._make(value, about)
+            except Invalid as error:
+                if not place:
+                    raise
+                self.problems.append(f"{place}: {error.message}")
+            else:
+                yield document
+
+    def _read_lines(self, file: Path) -> Iterator[tuple[Any, str]]:
+        """The documents in a file of JSON lines, and where each is."""
+        is_empty = True
+        with file.open("rb") as lines:
+            for number, line in enumerate(lines, start=1):
+                if not line.strip():
+                    continue
+                is_empty, place = False, f"line {number}"
+                try:
+                    yield _parse_json(_decode(line)), place
+                except Invalid as error:
+                    self.problems.append(f"{place}: {error.message}")
+        if is_empty:
+            raise Invalid("empty")
+
+    def _make(self, value: Any, about: Mapping[str, Any]) -> Document:
+        _check_fields(value)
+        metadata = {**about, **(value.get("metadata") or {}), **self.metadata, SOURCE_FIELD: about["path"]}
+        document = Document(str(value["id"]), value["text"], value.get("title") or "", metadata)
+        check_document(document)
+        return document
+
+
+def _join_text(book: Book) -> str:
+    """The paragraphs of a book, with its headings between them."""
+    paragraphs: list[str] = []
+    before = ("", "")
+    for block in book.blocks:
+        headings = (block.position.chapter, block.position.section)
+        if headings != before:
+            changed = headings if headings[0] != before[0] else headings[1:]
+            paragraphs += [heading for heading in changed if heading]
+            before = headings
+        paragraphs.append(block.text)
+    return "\n\n".join(paragraphs)
+
+
+def _describe(file: Path, source: str) -> dict[str, Any]:
+    about = {"path": source, "extension": file.suffix.lower()}
+    if str(file) != source:  # an uploaded file: nobody knows when it was modified
+        return about
+    modified = datetime.fromtimestamp(file.stat().st_mtime, UTC)
+    return about | {"modified": modified.isoformat(timespec="seconds")}
+
+
+def _read_text(file: Path) -> str:
+    if file.stat().st_size > MAX_FILE_BYTES:
+        raise Invalid(f"larger than {MAX_FILE_BYTES // 10**6} MB")
+    return _decode(file.read_bytes())
+
+
+def _decode(content: bytes) -> str:
+    if b"\0" in content:
+        raise Invalid("not a text file")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise Invalid("not UTF-8") from None
+    if not text.strip():
+        raise Invalid("empty")
+    return text
+
+
+def _has_document_lines(file: Path) -> bool:
+    """Whether one of the first lines is a document; otherwise the file is a table of other objects."""
+    with file.open("rb") as lines:
+        return any(_is_document(line) for line in islice(lines, MAX_PROBED_LINES))
+
+
+def _is_document(line: bytes) -> bool:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(value, dict) and value.keys() >= {"id", "text"}
+
+
+def _read_json(file: Path, name: str) -> list[tuple[Any, str]]:
+    """The documents in a JSON file (one, a list, or a list in `documents`), and where each is; none if it contains
+    something else. Raises Invalid for invalid JSON."""
+    content = _parse_json(_read_text(file))
+    if isinstance(content, dict) and isinstance(content.get("documents"), list):
+        content = content["documents"]
+    if isinstance(content, dict):
+        return [({"id": name, **content}, "")] if "text" in content else []
+    if not isinstance(content, list) or not any(isinstance(each, dict) and "text" in each for each in content):
+        return []
+    return [(each, f"document {number}") for number, each in enumerate(content, start=1)]
+
+
+def _parse_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Invalid(f"not valid JSON: {error}") from error
+
+
+def _check_fields(value: Any) -> None:
+    if not isinstance(value, dict):
+        raise Invalid(f"not a document: expected an object with {', '.join(_FIELDS)}")
+    unknown = sorted(value.keys() - _FIELDS.keys())
+    if unknown:
+        raise Invalid(f"unknown field {unknown[0]!r}: expected {', '.join(_FIELDS)}")
+    for name, (kinds, problem) in _FIELDS.items():
+        if not isinstance(value.get(name), kinds) or isinstance(value.get(name), bool):
+            raise Invalid(f"{name} {problem}")

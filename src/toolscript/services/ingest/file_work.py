@@ -1,0 +1,119 @@
+"""Makes documents or a source of one file of a job."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path, PurePosixPath
+from typing import Protocol
+
+from toolscript.domain.documents import Document
+from toolscript.domain.errors import Invalid
+from toolscript.domain.files.jobs import FileOutcome, Job, JobFile, JobTarget
+from toolscript.ports.files import BookReader
+from toolscript.ports.jobs import JobStore
+from toolscript.services.documents.ingest import IngestDocuments, PutReport
+from toolscript.services.ingest.document_files import DocumentFileReader
+from toolscript.services.knowledge.ingest import ADDED, CHANGED, UNCHANGED, IngestKnowledge, SourceDetails
+from toolscript.services.support.concurrency import Progress
+
+# Documents of one file that are put together, so that a file of a million does not have to fit in memory.
+MAX_BATCH_DOCUMENTS = 256
+MAX_BATCH_CHARACTERS = 8 * 2**20
+MAX_WARNINGS = 20
+
+
+class FileWork(Protocol):
+    """What a runner does with each file."""
+
+    async def do(self, job: Job, file: JobFile, progress: Progress) -> FileOutcome:
+        """Does the work; doing it again changes nothing. Raises Invalid for an unusable file, Unavailable when a model,
+        a store or an index fails."""
+
+
+class IngestFile:
+    """Reads a file, embeds its texts and makes them searchable."""
+
+    def __init__(
+        self, store: JobStore, documents: IngestDocuments, knowledge: IngestKnowledge, reader: BookReader
+    ) -> None:
+        self._store = store
+        self._documents = documents
+        self._knowledge = knowledge
+        self._reader = reader
+
+    async def do(self, job: Job, file: JobFile, progress: Progress) -> FileOutcome:
+        async with self._open(job, file) as path:
+            if job.target is JobTarget.DOCUMENTS:
+                return await self._put_documents(job, file, path, progress)
+            return await self._make_source(job, file, path, progress)
+
+    @asynccontextmanager
+    async def _open(self, job: Job, file: JobFile) -> AsyncIterator[Path]:
+        """The path to read: that of the file, or of a copy of its uploaded content with the same ending."""
+        if file.path:
+            await asyncio.to_thread(_require_unchanged, job, file)
+            yield Path(file.path)
+            return
+        content = await self._store.read_content(file.job_id, file.number)
+        with tempfile.NamedTemporaryFile(prefix="toolscript-", suffix=PurePosixPath(file.name).suffix) as copy:
+            await asyncio.to_thread(copy.write, content)
+            copy.flush()
+            yield Path(copy.name)
+
+    async def _put_documents(self, job: Job, file: JobFile, path: Path, progress: Progress) -> FileOutcome:
+        reader = DocumentFileReader(self._reader, job.details.get("metadata") or {})
+        total, origin, ids = PutReport(), file.path or file.name, set[str]()
+        async for batch in _split_batches(reader.read(path, file.name, origin)):
+            report = await self._documents.put(job.owner, batch, progress)
+            total = PutReport(
+                total.added + report.added, total.changed + report.changed, total.unchanged + report.unchanged
+            )
+            ids.update(document.id for document in batch)
+        removed = 0 if reader.problems else await self._documents.delete_others(job.owner, origin, ids)
+        return FileOutcome(total.added, total.changed, total.unchanged, removed, warnings=_shorten(reader.problems))
+
+    async def _make_source(self, job: Job, file: JobFile, path: Path, progress: Progress) -> FileOutcome:
+        details = SourceDetails(**{**job.details, "authors": tuple(job.details.get("authors") or ())})
+        if file.pages:
+            made = await self._knowledge.ingest_together(path, [Path(page) for page in file.pages], details, progress)
+        else:
+            origin = None if file.path else Path(file.name)
+            made = await self._knowledge.ingest(path, details, progress, origin=origin)
+        return FileOutcome(
+            added=int(made.outcome == ADDED),
+            changed=int(made.outcome == CHANGED),
+            unchanged=int(made.outcome == UNCHANGED),
+            passages=made.chunks,
+            title=made.source.title,
+            warnings=_shorten(made.warnings),
+        )
+
+
+def _require_unchanged(job: Job, file: JobFile) -> None:
+    """Raises Invalid for a path that leads elsewhere than when the job was started: callers who may have only some
+    folders read could replace a file by a link."""
+    for path in file.pages or (file.path,):
+        if not job.place and os.path.realpath(path) != path:
+            raise Invalid("the path leads through a link: name the file that it leads to")
+
+
+async def _split_batches(documents: AsyncIterator[Document]) -> AsyncIterator[list[Document]]:
+    batch: list[Document] = []
+    size = 0
+    async for document in documents:
+        if batch and (len(batch) == MAX_BATCH_DOCUMENTS or size + len(document.text) > MAX_BATCH_CHARACTERS):
+            yield batch
+            batch, size = [], 0
+        batch.append(document)
+        size += len(document.text)
+    if batch:
+        yield batch
+
+
+def _shorten(problems: Sequence[str]) -> tuple[str, ...]:
+    more = len(problems) - MAX_WARNINGS
+    return (*problems[:MAX_WARNINGS], *([f"and {more} more"] if more > 0 else []))

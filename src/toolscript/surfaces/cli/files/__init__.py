@@ -1,1 +1,0 @@
-"""Finding and reading the files that commands are given."""

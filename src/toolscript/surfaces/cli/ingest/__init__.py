@@ -1,0 +1,1 @@
+"""Commands that ingest files, and show the jobs that do it."""

@@ -1,0 +1,110 @@
+"""Requests and responses about ingest jobs."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from toolscript.domain.files.jobs import JobTarget
+from toolscript.services.ingest.jobs import IngestRequest
+from toolscript.surfaces.http.schemas.models import RequestModel, ResponseModel
+
+State = Literal["waiting", "running", "done", "failed", "cancelled"]
+
+
+class IngestOptions(RequestModel):
+    """What is said of the files."""
+
+    include: list[str] = Field(
+        default=[], max_length=100, description="Only files that match one of these: `*.md`, `guides/*`."
+    )
+    exclude: list[str] = Field(default=[], max_length=100, description="No files or folders that match one of these.")
+    metadata: dict[str, Any] = Field(
+        default={}, description="Metadata of all documents.", examples=[{"team": "search"}]
+    )
+    title: str | None = Field(default=None, max_length=500, description="Title of the source (knowledge, one file).")
+    authors: list[str] = Field(default=[], max_length=50, description="Authors of the source (knowledge, one file).")
+    type: str | None = Field(default=None, max_length=100, description="Type of the sources (knowledge).")
+    extract: bool = Field(default=True, description="Whether a language model may read them (knowledge).")
+
+    def to_request(self, target: JobTarget, tenant: str, *, as_one: bool = False) -> IngestRequest:
+        """Converts it to what the service takes."""
+        about = {"title": self.title, "authors": self.authors, "type": self.type, "extract": self.extract}
+        details = {"metadata": self.metadata} if target is JobTarget.DOCUMENTS else about
+        return IngestRequest(target, tenant, tuple(self.include), tuple(self.exclude), details, as_one)
+
+
+class IngestPathsRequest(IngestOptions):
+    """Files and folders that the gateway reads itself."""
+
+    paths: list[str] = Field(
+        min_length=1,
+        max_length=1000,
+        description="Absolute paths on the gateway's machine, below a folder of TOOLSCRIPT_INGEST_FOLDERS.",
+        examples=[["/srv/handbooks"]],
+    )
+    as_one: bool = Field(default=False, description="Make one source of a folder: a book of many pages (knowledge).")
+
+
+class JobFileCounts(ResponseModel):
+    """The number of files, in all and by state; a state without files is left out."""
+
+    total: int
+    waiting: int = 0
+    running: int = 0
+    done: int = 0
+    failed: int = 0
+    cancelled: int = 0
+
+
+class JobResponse(ResponseModel):
+    """An ingest job. Each file can be found as soon as it is done."""
+
+    id: str
+    as_: Literal["documents", "knowledge"] = Field(alias="as", description="What the files become.")
+    state: Literal["running", "done", "cancelled"]
+    created: str
+    files: JobFileCounts
+    bytes: int = Field(description="Size of all files.")
+    bytes_done: int = Field(description="Size of the files that are no longer waiting or running.")
+    added: int = Field(description="Documents or sources that are new.")
+    changed: int
+    unchanged: int
+    removed: int = Field(description="Documents that an earlier version of a file had.")
+    passages: int = Field(description="Chunks of the sources (knowledge).")
+    skipped: dict[str, int] = Field(description="How many files and folders were left out, by the reason.")
+
+
+class JobListResponse(ResponseModel):
+    """Jobs, newest first."""
+
+    jobs: list[JobResponse]
+
+
+class JobFileResponse(ResponseModel):
+    """A file of a job."""
+
+    number: int
+    name: str
+    path: str | None = Field(description="Where the gateway reads it; null for an uploaded file.")
+    bytes: int
+    state: State
+    attempts: int
+    steps_done: int = Field(description="How much of `steps` is done: documents, pages or passages.")
+    steps: int
+    added: int
+    changed: int
+    unchanged: int
+    removed: int
+    passages: int
+    title: str = Field(description="Title of the source (knowledge).")
+    problem: str | None = Field(description="Why it, or the last attempt, failed.")
+    warnings: list[str] = Field(description="What could not be read in a file that was read otherwise.")
+
+
+class JobFileListResponse(ResponseModel):
+    """Files of a job, by number."""
+
+    files: list[JobFileResponse]
+    next: int | None = Field(description="`after` of the next page; null at the end.")
