@@ -136,3 +136,64 @@ def test_scanned_pages_are_distinguished_from_broken_files() -> None:
         read_pdf(pdf([[], []]))
     with pytest.raises(Invalid, match="damaged"):
         read_pdf(b"%PDF-1.7 and nothing that follows")
+
+
+def columns(count: int = 12, y: float = 700) -> tuple[list[Typed], list[Typed]]:
+    """Two columns of prose, a line each."""
+    left = [Typed(50, y - 13 * number, f"The left column says this in line {number}") for number in range(count)]
+    right = [Typed(320, y - 13 * number, f"The right column says that in line {number}") for number in range(count)]
+    return left, right
+
+
+def test_a_page_written_across_two_columns_is_read_column_by_column() -> None:
+    left, right = columns()
+    across = [line for pair in zip(left, right, strict=True) for line in pair]
+    title = Typed(50, 760, "A title that goes across both columns of this page, and is long enough for it")
+    foot = Typed(50, 400, "A note that goes across both columns of this page, and is long enough for it")
+    text = " ".join(block.text for block in read(pdf([[title, *across, foot]])).blocks)
+    assert text == " ".join(line.text for line in (title, *left, *right, foot))
+
+
+def test_columns_that_are_written_in_reading_order_stay_so() -> None:
+    left, right = columns()
+    assert " ".join(block.text for block in read(pdf([[*left, *right]])).blocks) == " ".join(
+        line.text for line in (*left, *right)
+    )
+
+
+def test_tables_keep_their_rows_with_texts_that_go_on_below() -> None:
+    rows = [("Name", "Size", "Use"), ("bolt", "1", "wood and"), ("", "", "walls"), ("nut", "20", "bolts")]
+    table = [
+        Typed(x, 660 - 14 * number, text)
+        for number, row in enumerate(rows)
+        for x, text in zip((72, 220, 320), row, strict=True)
+        if text
+    ]
+    page = [*lines("Some words before the table.", y=700), *table, *lines("And after it.", y=560)]
+    assert [(block.kind, block.text) for block in read(pdf([page])).blocks] == [
+        (BlockKind.PROSE, "Some words before the table."),
+        (BlockKind.TABLE, "Name | Size | Use\nbolt | 1 | wood and walls\nnut | 20 | bolts"),
+        (BlockKind.PROSE, "And after it."),
+    ]
+
+
+def test_a_table_of_two_long_columns_is_not_taken_for_columns_of_prose() -> None:
+    page = [
+        Typed(x, 700 - 14 * number, text)
+        for number in range(8)
+        for x, text in ((50, f"setting number {number}"), (320, f"value {number}"))
+    ]
+    (block,) = read(pdf([page])).blocks
+    assert block.kind is BlockKind.TABLE
+    assert block.text.split("\n")[3] == "setting number 3 | value 3"
+
+
+def test_lists_and_terms_with_explanations_are_not_tables() -> None:
+    page = [
+        Typed(x, 700 - 14 * number, text)
+        for number, row in enumerate(
+            [("1.", "First it flies."), ("2.", "Then it lands."), ("--all", "Flies everywhere.")]
+        )
+        for x, text in zip((72, 110), row, strict=True)
+    ]
+    assert {block.kind for block in read(pdf([page])).blocks} == {BlockKind.PROSE}

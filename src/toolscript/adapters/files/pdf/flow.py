@@ -1,4 +1,4 @@
-"""Groups the lines of a PDF into headings, paragraphs and code."""
+"""Groups the lines of a PDF into headings, paragraphs, tables and code."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise, zip_longest
 from statistics import median
 
-from toolscript.adapters.files.parts import Heading, Part, clean_prose, make_block, normalize
+from toolscript.adapters.files.parts import Heading, Part, clean_prose, make_block, make_table, normalize
+from toolscript.adapters.files.pdf.layout import PdfLine, continues_row, format_rows, is_same_table
 from toolscript.domain.knowledge import BlockKind
 
 # PDFium's character for the hyphen of a broken word whose lines it has joined.
@@ -24,21 +25,8 @@ _SENTENCE_END = re.compile(r"[.?!:][\"')\]\u201d\u2019]*\Z")
 _HEADING_SCALE = 1.12
 _MAX_HEADING_LENGTH = 160
 _MAX_LEVELS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class PdfLine:
-    """A line with its position and type. `end` is the baseline of its last character: the rest of a broken word is
-    reported on the same line."""
-
-    text: str
-    page: int
-    left: float
-    right: float
-    bottom: float
-    end: float
-    size: float
-    is_monospace: bool
+_TERM_CELLS = 2
+_MAX_VALUE_LENGTH = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,18 +173,51 @@ def _find_large_size(line: PdfLine, body: float) -> tuple[int, float] | None:
 
 
 def _build_blocks(lines: Sequence[PdfLine], words: Counter[str]) -> Iterator[Part]:
-    """Groups the lines between two headings into paragraphs and code."""
+    """Groups the lines between two headings into paragraphs, tables and code."""
     if not lines:
         return
     spacing = _line_spacing(lines)
     margin = max(line.right for line in lines)
     group: list[PdfLine] = []
-    for line in lines:
-        if group and _starts_block(group, line, spacing, margin):
+    number = 0
+    while number < len(lines):
+        rows = _count_rows(lines, number, spacing)
+        if rows:
+            yield from _build_block(group, words)
+            yield from make_table(format_rows(lines[number : number + rows]), lines[number].page)
+            group = []
+        elif group and _starts_block(group, lines[number], spacing, margin):
             yield from _build_block(group, words)
             group = []
-        group.append(line)
+        if not rows:
+            group.append(lines[number])
+        number += rows or 1
     yield from _build_block(group, words)
+
+
+def _count_rows(lines: Sequence[PdfLine], start: int, spacing: float) -> int:
+    """Returns how many lines from here are a table of at least two rows; 0 if there is none."""
+    rows = [lines[start]]
+    if not rows[0].is_row or rows[0].is_monospace:
+        return 0
+    end = start + 1
+    while (
+        end < len(lines) and lines[end].page == rows[0].page and lines[end - 1].end - lines[end].bottom <= 3 * spacing
+    ):
+        line = lines[end]
+        if line.is_row and not line.is_monospace and is_same_table(line, rows[-1]) and line.page == rows[-1].page:
+            rows.append(line)
+        elif not continues_row(rows[-1], line):
+            break
+        end += 1
+    return end - start if len(rows) > 1 and not _is_term_list(rows) else 0
+
+
+def _is_term_list(rows: Sequence[PdfLine]) -> bool:
+    """Whether rows of two cells are terms with their explanations, which are sentences."""
+    texts = [row.cells[1].text for row in rows if len(row.cells) == _TERM_CELLS]
+    sentences = sum(len(text) > _MAX_VALUE_LENGTH or bool(_SENTENCE_END.search(text)) for text in texts)
+    return 2 * len(texts) > len(rows) and 3 * sentences > len(texts)
 
 
 def _line_spacing(lines: Sequence[PdfLine]) -> float:

@@ -10,7 +10,8 @@ from math import hypot
 
 from toolscript.adapters.files.page_furniture import find_text_lines, is_contents_line
 from toolscript.adapters.files.parts import ParsedBook, clean_prose, normalize, split_authors
-from toolscript.adapters.files.pdf.flow import Bookmark, PdfLine, build_parts, find_largest_text
+from toolscript.adapters.files.pdf.flow import Bookmark, build_parts, find_largest_text
+from toolscript.adapters.files.pdf.layout import MIN_GAP, PdfCell, PdfLine, order_lines
 from toolscript.domain.errors import Invalid
 
 try:
@@ -29,6 +30,7 @@ _FIXED_PITCH = 1
 _NAME_BYTES = 128
 _SAMPLES = 4
 _MAX_BOOKMARKS = 50_000
+_SPACE = re.compile(r"\s+")
 _PAGE_NUMBER = re.compile(r"[1-9][0-9]{0,5}")
 
 
@@ -85,7 +87,7 @@ def _read_page_numbers(document: pdfium.PdfDocument) -> dict[int | None, int]:
 
 
 def _read_page_lines(document: pdfium.PdfDocument, number: int) -> list[PdfLine]:
-    """Returns the lines of a page in file order; none for a page that cannot be read."""
+    """Returns the lines of a page in reading order; none for a page that cannot be read."""
     try:
         page = document[number]
         text_page = page.get_textpage()
@@ -93,7 +95,7 @@ def _read_page_lines(document: pdfium.PdfDocument, number: int) -> list[PdfLine]
         return []
     try:
         reader = _PdfPageReader(text_page, number + 1)
-        return list(reader.lines())
+        return order_lines(list(reader.lines()))
     finally:
         text_page.close()
         page.close()
@@ -120,6 +122,8 @@ class _PdfPageReader:
         start += len(raw_line) - len(raw_line.lstrip())
         signs = [self._character_index(start + each) for each in _sample_positions(words)]
         left, bottom, _, _ = self._box(signs[0])
+        size = self._size(signs[len(signs) // 2])
+        is_linear = signs[-1] - signs[0] == len(words) - 1
         return PdfLine(
             text=words,
             page=self.number,
@@ -127,9 +131,21 @@ class _PdfPageReader:
             right=self._box(signs[-1])[2],
             bottom=self._baseline(signs[0], bottom),
             end=self._baseline(signs[-1], bottom),
-            size=self._size(signs[len(signs) // 2]),
+            size=size,
             is_monospace=all(self._is_monospace(sign) for sign in signs),
+            cells=self._find_cells(words, signs[0], size) if is_linear else (),
         )
+
+    def _find_cells(self, words: str, first: int, size: float) -> tuple[PdfCell, ...]:
+        """Divides a line at wide gaps; returns nothing for a line without any."""
+        begin, left = 0, self._box(first)[0]
+        cells: list[PdfCell] = []
+        for found in _SPACE.finditer(words):
+            right, following = self._box(first + found.start() - 1)[2], self._box(first + found.end())[0]
+            if following - right > MIN_GAP * size:
+                cells.append(PdfCell(words[begin : found.start()], left, right))
+                begin, left = found.end(), following
+        return (*cells, PdfCell(words[begin:], left, self._box(first + len(words) - 1)[2])) if cells else ()
 
     def _character_index(self, index: int) -> int:
         return max(0, int(raw.FPDFText_GetCharIndexFromTextIndex(self.page, index)))
