@@ -10,6 +10,8 @@ from enum import StrEnum
 from typing import Any
 
 SCHEMA_VERSION = 1
+# The key of a source's metadata with its date.
+DATE = "date"
 UNKNOWN_SOURCE = "Unknown Source"
 # The usual types of extractions; any other word is allowed.
 EXTRACTION_TYPES = ("decision", "pattern", "warning", "methodology", "definition", "example")
@@ -78,6 +80,12 @@ class Source:
     status: str = SourceStatus.READY
     metadata: Mapping[str, Any] = field(default_factory=dict)
     schema_version: int = SCHEMA_VERSION
+
+    @property
+    def date(self) -> str | None:
+        """The date that the file gives, as in Book; None if unknown. Metadata may be imported and hold anything."""
+        date = self.metadata.get(DATE)
+        return date if isinstance(date, str) and date else None
 
     def with_status(self, status: SourceStatus) -> Source:
         """Returns the source with another status."""

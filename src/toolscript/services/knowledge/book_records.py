@@ -46,7 +46,7 @@ def bind_pages(name: str, pages: Sequence[tuple[str, Book]]) -> Book:
             blocks.append(replace(block, position=replace(block.position, chapter=own, section=section)))
     title = next((page.title for stem, page in pages if strip_language(stem) in TITLED_PAGES and page.title), name)
     authors = dict.fromkeys(author for _, page in pages for author in page.authors)
-    return Book(title, tuple(authors), tuple(blocks))
+    return Book(title, tuple(authors), tuple(blocks), max((page.date for _, page in pages), default=""))
 
 
 def digest(source: Source, value: Mapping[str, Any], blocks: Sequence[Block], embedder: Embedder) -> str:

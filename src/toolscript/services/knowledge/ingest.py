@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from toolscript.domain.errors import Invalid, NotFound
-from toolscript.domain.knowledge import Book, Chunk, Extraction, Source, SourceStatus, derive_id
+from toolscript.domain.knowledge import DATE, Book, Chunk, Extraction, Source, SourceStatus, derive_id
 from toolscript.ports.files import BookReader
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Embedder
@@ -106,7 +106,7 @@ class _SourceUpdate:
 
     def is_same_as(self, before: Source, chunks: Sequence[Chunk], extractions: Sequence[Extraction]) -> bool:
         """Whether searches and citations give the same as before."""
-        fields = [(each.title, each.authors, each.type, each.status) for each in (self.source, before)]
+        fields = [(each.title, each.authors, each.date, each.type, each.status) for each in (self.source, before)]
         return fields[0] == fields[1] and (self.chunks, self.extractions) == (chunks, extractions)
 
 
@@ -310,8 +310,11 @@ def _build_source(
         replace_unencodable(str(path)),
         datetime.now(UTC).isoformat(timespec="seconds"),
     )
-    own = {DIGEST: digest(source, details, book.blocks, embedder)} | ({DETAILS: details} if details else {})
-    return replace(source, metadata={name: each for name, each in notes.items() if name != DETAILS} | own)
+    date = {DATE: book.date} if book.date else {}
+    own: dict[str, Any] = {DIGEST: digest(source, {**details, **date}, book.blocks, embedder), **date}
+    own |= {DETAILS: details} if details else {}
+    kept = {name: each for name, each in notes.items() if name not in {DETAILS, DATE}}
+    return replace(source, metadata=kept | own)
 
 
 def _merge_details(before: Any, about: SourceDetails) -> dict[str, Any]:

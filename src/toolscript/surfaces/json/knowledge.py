@@ -40,6 +40,7 @@ def build_source_response(source: Source) -> dict[str, Any]:
         "id": source.id,
         "title": source.title,
         "authors": list(source.authors),
+        "date": source.date,
         "type": source.type,
         "path": source.path,
     }

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.fixtures.book_files import Typed, epub, pdf
 from toolscript.adapters.files.dates import find_date
 from toolscript.adapters.files.parts import build_book
 from toolscript.adapters.files.worker import parse_file
@@ -172,6 +173,19 @@ def test_an_old_notebook_is_read_and_other_json_refused() -> None:
 )
 def test_dates_are_read_as_files_write_them(text: str, date: str) -> None:
     assert find_date(text) == date
+
+
+def test_pages_epubs_and_pdfs_give_their_dates() -> None:
+    page = '<meta name="dc.date" content="2023-01-02"><meta property="article:modified_time" content="2024-05-31T1:0">'
+    assert read(f"<html><head>{page}</head><p>Text.", ".html").date == "2024-05-31"
+    chapter = '<html xmlns="http://www.w3.org/1999/xhtml"><body><p>Text.</p></body></html>'
+    package = (
+        "<package><metadata><title>T</title><date>2024-05</date></metadata><manifest><item id='a' href='a.xhtml' "
+        "media-type='application/xhtml+xml'/></manifest><spine><itemref idref='a'/></spine></package>"
+    )
+    assert build_book(parse_file(epub({"a.xhtml": chapter}, package=package), ".epub")).date == "2024-05"
+    made = pdf([[Typed(72, 700, "Text.")]], date="D:20240531120000Z")
+    assert build_book(parse_file(made, ".pdf")).date == "2024-05-31"
 
 
 def test_front_matter_gives_the_date_of_a_markdown_file() -> None:

@@ -64,6 +64,18 @@ async def test_a_book_becomes_a_source_with_positioned_chunks(library: Library) 
     await library.assert_whole()
 
 
+async def test_the_date_of_a_file_is_metadata_of_its_source(library: Library) -> None:
+    library.drawer.books[HANDBOOK] = Book("A", (), (chapter(1),), "2024-05")
+    assert (await library.ingesting.ingest(HANDBOOK)).source.date == "2024-05"
+    library.drawer.books[HANDBOOK] = Book("A", (), (chapter(1),), "2024-06")
+    made = await library.ingesting.ingest(HANDBOOK)
+    assert (made.outcome, made.embedded, made.source.metadata["date"]) == ("changed", 0, "2024-06")
+    library.drawer.books[HANDBOOK] = Book("A", (), (chapter(1),))
+    assert (await library.ingesting.ingest(HANDBOOK)).source.date is None
+    (source,) = await library.store.list_sources()
+    assert "date" not in source.metadata
+
+
 async def test_points_have_the_fields_that_searches_need(library: Library) -> None:
     made = await library.ingesting.ingest(HANDBOOK)
     note = await add_note(library)

@@ -13,6 +13,7 @@ from xml.etree.ElementTree import Element  # only the type
 from zipfile import ZipFile
 
 from toolscript.adapters.files.archive import open_archive, parse_xml, read_member
+from toolscript.adapters.files.dates import find_date
 from toolscript.adapters.files.encoding import decode_text
 from toolscript.adapters.files.markup.html import read_page
 from toolscript.adapters.files.parts import Heading, ParsedBook, Part, clean_prose, normalize
@@ -57,9 +58,9 @@ def read_epub(data: bytes) -> ParsedBook:
         page = read_page(decode_text(read_member(archive, path), markup=True))
         adjusted, shift = _adjust_levels(page.parts, contents.get(path, []), shift)
         parts.extend(adjusted)
-    return ParsedBook(
-        parts, _read_metadata(package.root, "title")[0], tuple(dict.fromkeys(_read_metadata(package.root, "creator")))
-    )
+    authors = tuple(dict.fromkeys(_read_metadata(package.root, "creator")))
+    date = max(map(find_date, _read_metadata(package.root, "date")), default="")
+    return ParsedBook(parts, _read_metadata(package.root, "title")[0], authors, date)
 
 
 def _read_package(archive: ZipFile) -> _Package:

@@ -96,7 +96,8 @@ class _PageParser(HTMLParser):
         self._close_until(0)
         self._flush()
         self._end_lead()
-        return ParsedBook(self._parts, clean_prose("".join(self._title)), self._authors.found)
+        title = clean_prose("".join(self._title))
+        return ParsedBook(self._parts, title, self._authors.found, self._authors.date)
 
     def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
         attributes = {name: value or "" for name, value in attrs}

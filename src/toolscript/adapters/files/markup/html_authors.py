@@ -1,13 +1,21 @@
-"""Finds the authors of a page: in its meta elements, and near its top. Names further down belong to other works."""
+"""Finds the authors of a page: in its meta elements, and near its top. Names further down belong to other works. Its
+date is in meta elements too."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
+from toolscript.adapters.files.dates import find_date
 from toolscript.adapters.files.parts import clean_prose, split_authors
 
 _FIELDS = frozenset(["author", "authors", "citation_author", "dc.creator", "dcterms.creator"])
+_DATE_FIELDS = frozenset(
+    (
+        "date dc.date dcterms.date dcterms.issued dcterms.modified article:published_time article:modified_time "
+        "citation_publication_date citation_date datepublished datemodified last-modified"
+    ).split()
+)
 _OTHER_WORKS = ("biblio", "citation", "comment", "reference")
 _LABEL = re.compile(r"(?:(?:written\s+)?by|authors?)\b\s*:?\s*", re.IGNORECASE)
 _ADDRESS = re.compile(r"\S*@\S*")
@@ -20,6 +28,7 @@ class PageAuthors:
     """Collects author names while a page is parsed. Of nested author elements the inner one is the name."""
 
     def __init__(self) -> None:
+        self.date = ""
         self._found: dict[str, None] = {}
         self._characters_left = _TITLE_PAGE_CHARACTERS
         self._outer_depth: int | None = None
@@ -31,9 +40,12 @@ class PageAuthors:
         return tuple(self._found)
 
     def read_meta(self, attributes: Mapping[str, str]) -> None:
-        """Takes the authors that a `meta` element names."""
-        if not _FIELDS.isdisjoint(attributes.get(key, "").lower() for key in ("name", "property", "itemprop")):
+        """Takes the authors or the date that a `meta` element names; of several dates the latest."""
+        names = {attributes.get(key, "").lower() for key in ("name", "property", "itemprop")}
+        if not _FIELDS.isdisjoint(names):
             self._found |= dict.fromkeys(split_authors(attributes.get("content", "")))
+        if not _DATE_FIELDS.isdisjoint(names):
+            self.date = max(self.date, find_date(attributes.get("content", "")))
 
     def begin(self, tag: str, attributes: Mapping[str, str], depth: int) -> bool:
         """Starts an element at that depth; returns whether it holds an author's name."""

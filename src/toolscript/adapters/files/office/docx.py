@@ -10,6 +10,7 @@ from itertools import groupby
 from zipfile import ZipFile
 
 from toolscript.adapters.files.archive import open_archive, refuse_entities
+from toolscript.adapters.files.office.package import read_properties
 from toolscript.adapters.files.parts import (
     Heading,
     ParsedBook,
@@ -54,9 +55,10 @@ def read_docx(data: bytes) -> ParsedBook:
         raise Invalid("The file is damaged: it cannot be read as a Word document.") from error
     styled_title = next((part.text for part in parts if _is_title(part)), "")
     authors = split_authors("" if author == _LIBRARY_AUTHOR else author)
+    date = read_properties(archive).date
     if styled_title:
-        return ParsedBook([part for part in parts if not _is_title(part)], styled_title, authors)
-    return extract_title(ParsedBook(parts, title, authors))
+        return ParsedBook([part for part in parts if not _is_title(part)], styled_title, authors, date)
+    return extract_title(ParsedBook(parts, title, authors, date))
 
 
 def _read_properties(document: WordDocument, archive: ZipFile) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import hypot
 
+from toolscript.adapters.files.dates import find_date
 from toolscript.adapters.files.page_furniture import find_text_lines, is_contents_line
 from toolscript.adapters.files.parts import ParsedBook, clean_prose, normalize, split_authors
 from toolscript.adapters.files.pdf.flow import Bookmark, build_parts, find_largest_text
@@ -55,7 +56,8 @@ def read_pdf(data: bytes) -> ParsedBook:
     title = _usable_title(metadata.get("Title", "")) or find_largest_text(next(page for page in pages if page))
     page_numbers = _read_page_numbers(document)
     parts = [replace(part, page=page_numbers.get(part.page)) for part in build_parts(lines, outline)]
-    return ParsedBook(parts, title, split_authors(metadata.get("Author", "")))
+    date = find_date(metadata.get("ModDate", "")) or find_date(metadata.get("CreationDate", ""))
+    return ParsedBook(parts, title, split_authors(metadata.get("Author", "")), date)
 
 
 def _open_document(data: bytes) -> pdfium.PdfDocument:
