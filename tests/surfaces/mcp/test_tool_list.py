@@ -17,12 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp import Client
 from mcp.client.subscriptions import ToolsListChanged
-from mcp_types import CallToolResult, TextContent, Tool
+from mcp_types import CallToolResult, ElicitResult, TextContent, Tool
 
 from tests.fixtures.serving import build_mcp_command, serve_configuration
 from tests.servers import make_scripted_spec
 from toolscript.app.app import App
 from toolscript.domain.access import Scope
+from toolscript.domain.audit import AuditQuery
 from toolscript.domain.profiles import Profile
 from toolscript.services.tools.overview import ToolOverview
 from toolscript.services.tools.token_costs import estimate_tokens
@@ -64,7 +65,8 @@ PROFILES: dict[str, Any] = {
         "pinned": ["notes__read", "good__*", "notes__odd", "gone__x", "*__hidden"],
     },
     "writer": {"allow": {"servers": ["notes"]}, "pinned": ["notes__*", "good__echo"]},
-    "plain": {"deny": {"servers": ["notes"]}},
+    "careful": {"approval": "writes", "pinned": ["good__echo"]},
+    "asking": {"pinned": ["newer__ask", "good__answer"]},
 }
 BUILT_IN = ["answer", "ask", "count", "echo", "fail", "pid"]
 
@@ -79,7 +81,8 @@ class Scene:
     def __post_init__(self) -> None:
         self.write()
         notes = make_scripted_spec(watch=str(self.folder / "lists.json"))
-        servers = {"notes": notes, "good": make_scripted_spec(tools=BUILT_IN)}
+        newer = make_scripted_spec(tools=["ask"], modern=True)
+        servers = {"notes": notes, "good": make_scripted_spec(tools=BUILT_IN), "newer": newer}
         self.configuration.write_text(json.dumps({"mcpServers": servers, "profiles": PROFILES}))
 
     @property
@@ -214,6 +217,51 @@ async def test_a_pinned_tool_is_called_as_call_tool_would(connect: Any, scene: S
 
         await client.call_tool("good__count", {"steps": 3}, progress_callback=note)
         assert steps == [1, 2, 3]
+
+
+@EVERYWHERE
+async def test_approvals_questions_and_handles_of_large_results_come_with_direct_calls_too(
+    connect: Any, scene: Scene
+) -> None:
+    questions: list[str] = []
+
+    async def elicit(_: Any, params: Any) -> ElicitResult:
+        questions.append(params.message)
+        return ElicitResult(action="accept", content={"allow": True, "name": "Ada"})
+
+    async with connect(scene, profile="careful", elicitation_callback=elicit) as client:
+        direct = await call(client, "good__echo", text="a")
+        assert not direct.is_error
+        assert direct == await call(client, "call_tool", tool_id="good__echo", arguments={"text": "a"})
+        assert len(questions) == 2
+        assert questions[0] == questions[1]
+        assert "good__echo" in questions[0]
+    questions.clear()
+    async with connect(scene, profile="asking", elicitation_callback=elicit) as client:
+        answered = await call(client, "newer__ask")
+        assert answered.structured_content["responses"]["name"]["content"]["name"] == "Ada"
+        assert questions == ["Your name?"]
+        large = await call(client, "good__answer", result={"content": [{"type": "text", "text": "word " * 100_000}]})
+        assert len(read_text(large)) < 100_000
+        assert "read_result" in read_text(large)
+
+
+async def test_a_direct_call_is_in_the_audit_and_counts_for_feedback(scene: Scene) -> None:
+    async with open_gateway(scene) as (app, url), Client(f"{url}/mcp") as client:
+        query = "returns the arguments as structured text"
+        assert "good__echo" in read_text(await call(client, "search_tools", query=query))
+        await call(client, "good__echo", text="a")
+        await app.feedback.close()
+        assert [(each.item_id, each.request) for each in await app.feedback_store.get_successes()] == [
+            ("good__echo", query)
+        ]
+
+        async def is_recorded() -> bool:
+            return bool((await app.call_log.list_events(AuditQuery())).events)
+
+        await until(is_recorded)
+        (event,) = (await app.call_log.list_events(AuditQuery())).events
+        assert (event.tool, event.surface, event.profile) == ("good__echo", "mcp", "default")
 
 
 @EVERYWHERE

@@ -22,7 +22,7 @@ from toolscript.surfaces.mcp.subscriptions import OpenStream
 from toolscript.surfaces.mcp.tool_list import list_own_tools
 
 # Clients wait for the list before their user can do anything.
-MAX_START_SECONDS = 1.0
+MAX_START_SECONDS = 2.0
 
 log = logging.getLogger(__name__)
 
