@@ -94,7 +94,7 @@ async def open_with_servers(folder: Path, **settings: Any) -> AsyncIterator[App]
         older = make_scripted_server("older", tools=["ask", "echo", "seen"])
         await app.gateway.apply([older, make_scripted_server("modern", tools=["ask"], modern=True)])
         await app.gateway.settle(TIMEOUT_SECONDS)
-        app.profiles.replace([Profile(PROFILE, approval=ApprovalPolicy.WRITES)])
+        app.profiles.replace([Profile(PROFILE, approval=ApprovalPolicy.WRITES, pinned=(ECHO,))])
         yield app
 
 
@@ -254,6 +254,17 @@ async def test_clients_of_both_eras_get_the_question_once_even_if_the_server_ask
     else:
         assert questions[1:] == ["Your name?"]
         assert result.structured_content
+
+
+@pytest.mark.parametrize("mode", [NEWEST, "legacy"])
+@pytest.mark.parametrize("answer", [ALLOW, DECLINE])
+async def test_a_pinned_tool_needs_approval_under_its_own_name(app: App, mode: str, answer: dict[str, Any]) -> None:
+    questions: list[str] = []
+    async with open_client(app, mode, answer, questions) as client:
+        result = await client.call_tool(ECHO, {"text": "a"})
+    assert isinstance(result, CallToolResult)
+    assert len(questions) == 1
+    assert result.structured_content == ({"text": "a"} if answer is ALLOW else None)
 
 
 @pytest.mark.parametrize("mode", [NEWEST, "legacy"])
