@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from toolscript.adapters.sql.access.keys import SqlKeys
 from toolscript.adapters.sql.database import Database
-from toolscript.adapters.sql.keys import SqlKeys
 from toolscript.domain.access import AccessKey, Scope
 from toolscript.domain.errors import Conflict, NotFound
 from toolscript.ports.access import KeyStore

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Protocol
 
 from toolscript.adapters.json_schema.checker import WorkerChecker
 from toolscript.adapters.private_files import make_private_folder, restrict_tree
+from toolscript.adapters.sql.access.keys import SqlKeys
+from toolscript.adapters.sql.access.rate_buckets import PostgresBuckets
 from toolscript.adapters.sql.catalogue_version import SqlCatalogueVersion
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.documents import SqlDocuments
 from toolscript.adapters.sql.feedback import SqlFeedback
 from toolscript.adapters.sql.items import SqlItems
 from toolscript.adapters.sql.jobs import SqlJobs
-from toolscript.adapters.sql.keys import SqlKeys
 from toolscript.adapters.sql.pins import SqlPins
-from toolscript.adapters.sql.rate_buckets import PostgresBuckets
 from toolscript.adapters.sql.results import SqlResults
 from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.adapters.vector_cache_files import EmbeddingFiles

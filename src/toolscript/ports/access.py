@@ -50,7 +50,7 @@ class KeyStore(Protocol):
 
     >>> import asyncio
     >>> from toolscript.adapters.sql.database import Database
-    >>> from toolscript.adapters.sql.keys import SqlKeys
+    >>> from toolscript.adapters.sql.access.keys import SqlKeys
     >>> from toolscript.domain.access import Scope
     >>> async def add_and_revoke():
     ...     database = Database("sqlite://")

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Callable
 import psycopg
 import pytest
 
-from toolscript.adapters.sql import rate_buckets as module
+from toolscript.adapters.sql.access import rate_buckets as module
+from toolscript.adapters.sql.access.rate_buckets import PostgresBuckets
 from toolscript.adapters.sql.database import Database
-from toolscript.adapters.sql.rate_buckets import PostgresBuckets
 from toolscript.adapters.sql.session import Session
 from toolscript.services.access.rates import Buckets
 
