@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from toolscript.adapters.json_schema.checker import WorkerChecker
 from toolscript.adapters.private_files import make_private_folder, restrict_tree
+from toolscript.adapters.sql.access.approvals import SqlApprovals
 from toolscript.adapters.sql.access.keys import SqlKeys
 from toolscript.adapters.sql.access.rate_buckets import PostgresBuckets
 from toolscript.adapters.sql.catalogue_version import SqlCatalogueVersion
@@ -37,7 +38,7 @@ from toolscript.domain.catalog import compute_skills_digest
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.search import Collection
 from toolscript.domain.servers import TrustPolicy
-from toolscript.ports.access import KeyStore, RateBuckets, TokenVerifier
+from toolscript.ports.access import ApprovalStore, KeyStore, RateBuckets, TokenVerifier
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.jobs import JobStore
 from toolscript.ports.models import Embedder, LanguageModel, Reranker
@@ -132,6 +133,7 @@ class App:
     result_store: ResultStore
     documents: DocumentStore
     key_store: KeyStore
+    approval_store: ApprovalStore
     logins: Logins
     knowledge: KnowledgeReader
     knowledge_store: KnowledgeStore
@@ -167,7 +169,9 @@ class App:
             observability.metrics.watch_servers(lambda: gateway.statuses)
         visibility = Visibility(self.profiles.find, self.snapshots, items, read_only=settings.read_only)
         self.visibility = visibility
-        self.approvals = Approvals(ApprovalPolicy(settings.approval), gateway.get_approval, visibility)
+        self.approvals = Approvals(
+            ApprovalPolicy(settings.approval), gateway.get_approval, visibility, self.approval_store
+        )
         self.tool_ranking = ToolRanking(
             retriever, self.snapshots.capabilities, alpha=settings.search_alpha, find_view=visibility.find_view
         )
@@ -350,9 +354,7 @@ async def _open_adapters(
     _close_at_exit(stack, language_model, reranker, argument_checker)
     observability = open_observability(settings, stack, serving=serving)
     if not settings.index or not settings.store:
-        with suppress(OSError):  # the adapter that needs the folder says what is wrong with it
-            make_private_folder(settings.data, follow_link=True)
-            restrict_tree(settings.data / "cache")
+        _prepare_folder(settings)
     index = open_index(settings)
     _close_at_exit(stack, index)
     is_shared = settings.index.startswith(("http", "postgres"))
@@ -381,6 +383,7 @@ async def _open_adapters(
         result_store=SqlResults(database),
         documents=SqlDocuments(database),
         key_store=SqlKeys(database),
+        approval_store=SqlApprovals(database),
         logins=build_logins(settings, database),
         knowledge=knowledge,
         knowledge_store=knowledge_store,
@@ -392,6 +395,12 @@ async def _open_adapters(
         rate_buckets=PostgresBuckets(database, Buckets()) if settings.store.startswith("postgres") else Buckets(),
         catalogue_version=catalogue_version,
     )
+
+
+def _prepare_folder(settings: Settings) -> None:
+    with suppress(OSError):  # the adapter that needs the folder says what is wrong with it
+        make_private_folder(settings.data, follow_link=True)
+        restrict_tree(settings.data / "cache")
 
 
 async def _open_models(settings: Settings, index: VectorIndex, stack: AsyncExitStack) -> tuple[Model, Model]:

@@ -1,4 +1,4 @@
-"""Verification of bearer tokens, the store of keys, and rate limits."""
+"""Verification of bearer tokens, the store of keys, rate limits, and approvals that were used."""
 
 from __future__ import annotations
 
@@ -21,6 +21,26 @@ class RateBuckets(Protocol):
 
     async def take(self, name: str, per_minute: int) -> float:
         """Takes one request and returns 0; from an empty bucket takes none and returns the seconds to wait."""
+
+
+class ApprovalStore(Protocol):
+    """Which approvals of calls were used. Each counts once, at whichever gateway.
+
+    >>> import asyncio
+    >>> from toolscript.adapters.sql.access.approvals import SqlApprovals
+    >>> from toolscript.adapters.sql.database import Database
+    >>> async def use_twice():
+    ...     database = Database("sqlite://")
+    ...     store = SqlApprovals(database)
+    ...     used = [await store.use("a1", now=1.0, expires_at=600.0) for _ in range(2)]
+    ...     await database.close()
+    ...     return used
+    >>> asyncio.run(use_twice())
+    [True, False]
+    """
+
+    async def use(self, ticket: str, *, now: float, expires_at: float) -> bool:
+        """Uses a ticket; False if it was used already. Forgets those that have expired. Raises Unavailable."""
 
 
 class TokenVerifier(Protocol):

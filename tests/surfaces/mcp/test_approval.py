@@ -170,6 +170,17 @@ async def test_an_approval_is_its_callers_own(tmp_path: Path) -> None:
             assert "structuredContent" in (await first.answer(state))["result"]
 
 
+async def test_gateways_that_share_store_and_secret_accept_an_approval_once_together(tmp_path: Path) -> None:
+    shared = {"store": f"sqlite:///{tmp_path / 'store.db'}", "page_secret": "the same for all gateways"}
+    async with open_with_servers(tmp_path / "one", **shared) as app, call_over_http(app) as caller:
+        _, first = await caller.get_question()
+        _, second = await caller.get_question()
+        assert "structuredContent" in (await caller.answer(first))["result"]
+    async with open_with_servers(tmp_path / "two", **shared) as app, call_over_http(app) as caller:
+        assert "was used already" in read_error(await caller.answer(first))
+        assert "structuredContent" in (await caller.answer(second))["result"]
+
+
 async def test_a_server_that_asks_too_is_approved_once_and_gets_its_own_state_and_answers(caller: Caller) -> None:
     _, first = await caller.get_question("modern__ask", {})
     needed = (await caller.answer(first, ALLOW, "modern__ask", {}))["result"]

@@ -20,16 +20,18 @@ from typing import Any
 
 from toolscript.domain.access import ApprovalPolicy
 from toolscript.domain.catalog import Item
-from toolscript.domain.errors import ApprovalDeclined, ApprovalRequired, TimedOut
+from toolscript.domain.errors import ApprovalDeclined, ApprovalRequired, TimedOut, Unavailable
 from toolscript.domain.quarantine import make_visible
 from toolscript.domain.redaction import redact_arguments
 from toolscript.domain.servers import Ask, CallRelay, CallResult
+from toolscript.ports.access import ApprovalStore
 from toolscript.services.catalogue.visibility import Visibility
 
 QUESTION_KEY = "toolscript_approval"
 # How long a question can be answered, and an approval be used.
 APPROVAL_SECONDS = 600.0
 MAX_ARGUMENTS = 2000
+STORE_SECONDS = 5.0
 _METHOD = "elicitation/create"
 _STRICTNESS = tuple(ApprovalPolicy)
 _FORM = {
@@ -62,23 +64,22 @@ class ApprovedCall:
 
 
 class Approvals:
-    """Asks for approvals. An answer counts once, for one call: the same tool, definition and arguments. What was
-    answered is remembered by this process alone."""
+    """Asks for approvals. An answer counts once, for one call: the same tool, definition and arguments."""
 
     def __init__(
         self,
         policy: ApprovalPolicy,
         get_server_policy: Callable[[str], ApprovalPolicy],
         visibility: Visibility,
+        store: ApprovalStore,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`policy` is that of the gateway; a server's and that of the caller's profile can be stricter."""
         self._policy = policy
         self._get_server_policy = get_server_policy
         self._visibility = visibility
+        self._store = store
         self._clock = clock
-        self._answered: dict[str, float] = {}
-        """The questions and approvals that cannot be used again, with the time until which they could be."""
 
     def are_needed(self, item: Item) -> bool:
         """Whether the caller of the current request needs an approval for each call of the item."""
@@ -96,7 +97,7 @@ class Approvals:
         """The call as it goes on, approved where that is needed.
 
         Raises ApprovalRequired with the question, or without one if the caller cannot be asked or its approval is not
-        valid; ApprovalDeclined; TimedOut if an older client does not answer.
+        valid; ApprovalDeclined; TimedOut if an older client does not answer; Unavailable if the store does not.
         """
         state = _read_state(relay.answers) if relay.answers else {}
         passed = replace(relay, answers=_find_server_answers(state, relay.answers)) if relay.answers else relay
@@ -104,7 +105,7 @@ class Approvals:
             return ApprovedCall(passed)
         binding, until = _bind(item, arguments), self._clock() + APPROVAL_SECONDS
         if "approved" in state or "question" in state:
-            self._use_up(item, binding, state)
+            await self._use_up(item, binding, state)
             if "question" in state:
                 responses = relay.answers.get("inputResponses")
                 _require_consent(item, responses.get(QUESTION_KEY) if isinstance(responses, Mapping) else None)
@@ -125,19 +126,28 @@ class Approvals:
         _require_consent(item, await _ask(item, arguments, relay.ask))
         return ApprovedCall(replace(passed, answers={}), binding, until)
 
-    def _use_up(self, item: Item, binding: str, state: Mapping[str, Any]) -> None:
+    async def _use_up(self, item: Item, binding: str, state: Mapping[str, Any]) -> None:
         """Raises ApprovalRequired unless the state is for this call, in time, and used for the first time."""
-        now = self._clock()
-        for each in [name for name, until in self._answered.items() if until <= now]:
-            del self._answered[each]
-        name = state.get("approved") or state.get("question")
-        if state.get("for") != binding or not state.get("until", 0.0) > now or name in self._answered:
+        now, until = self._clock(), state.get("until", 0.0)
+        ticket = str(state.get("approved") or state.get("question"))
+        if state.get("for") != binding or not until > now or not await self._use_ticket(ticket, now, until):
             raise ApprovalRequired(
                 f"the approval of {item.id} was used already, is older than {APPROVAL_SECONDS / 60:g} minutes, or is "
                 "for another call: call it again without requestState, to ask again",
                 details=_name(item),
             )
-        self._answered[str(name)] = state["until"]
+
+    async def _use_ticket(self, ticket: str, now: float, until: float) -> bool:
+        """Whether it was not used before. Raises Unavailable: without the store nobody knows."""
+        try:
+            async with asyncio.timeout(STORE_SECONDS):
+                return await self._store.use(ticket, now=now, expires_at=until)
+        except TimeoutError:
+            raise Unavailable(
+                f"the store did not answer within {STORE_SECONDS:g} s, so the approval could not be checked: call the "
+                "tool again without requestState",
+                details={"store": "sql"},
+            ) from None
 
 
 def _can_show_forms(relay: CallRelay) -> bool:

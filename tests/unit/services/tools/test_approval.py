@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from toolscript.domain.access import ApprovalPolicy
 from toolscript.domain.catalog import Item, ItemType
-from toolscript.domain.errors import ApprovalDeclined, ApprovalRequired, TimedOut
+from toolscript.domain.errors import ApprovalDeclined, ApprovalRequired, TimedOut, Unavailable
 from toolscript.domain.profiles import Profile
 from toolscript.domain.servers import CallRelay, CallResult
+from toolscript.ports.access import ApprovalStore
 from toolscript.services.tools import approval
 from toolscript.services.tools.approval import APPROVAL_SECONDS, MAX_ARGUMENTS, QUESTION_KEY, Approvals
 
@@ -41,14 +42,36 @@ class Clock:
         return self.now
 
 
+class UsedTickets:
+    """A store that never fails."""
+
+    def __init__(self) -> None:
+        self._used: set[str] = set()
+
+    async def use(self, ticket: str, *, now: float, expires_at: float) -> bool:
+        assert now < expires_at
+        is_new = ticket not in self._used
+        self._used.add(ticket)
+        return is_new
+
+
+class FrozenStore:
+    """A store that never answers."""
+
+    async def use(self, ticket: str, *, now: float, expires_at: float) -> bool:
+        await asyncio.sleep(60)
+        return True
+
+
 def build_approvals(
     gateway: ApprovalPolicy = NEVER,
     server: ApprovalPolicy = NEVER,
     profile: ApprovalPolicy | None = None,
     clock: Clock | None = None,
+    store: ApprovalStore | None = None,
 ) -> Approvals:
     of_profile = None if profile is None else Profile("p", approval=profile)
-    return Approvals(gateway, lambda _: server, Mock(profile=of_profile), clock or Clock())
+    return Approvals(gateway, lambda _: server, Mock(profile=of_profile), store or UsedTickets(), clock or Clock())
 
 
 def answer_again(state: Any, responses: Any = None) -> CallRelay:
@@ -112,6 +135,15 @@ async def test_answers_of_a_wrong_shape_are_no_approval(responses: Any) -> None:
     state = (await get_question(approvals, {})).raw["requestState"]
     with pytest.raises(ApprovalDeclined):
         await approvals.obtain(WRITER, {}, answer_again(state, responses))
+
+
+async def test_while_the_store_does_not_answer_no_approval_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(approval, "STORE_SECONDS", 0.01)
+    approvals = build_approvals(WRITES, store=FrozenStore())
+    state = (await get_question(approvals, {})).raw["requestState"]
+    with pytest.raises(Unavailable, match="the approval could not be checked"):
+        await approvals.obtain(WRITER, {}, answer_again(state))
+    assert (await approvals.obtain(READER, {}, MODERN)).binding is None
 
 
 async def test_a_question_that_was_declined_cannot_be_answered_again() -> None:
