@@ -101,10 +101,11 @@ class Approvals:
         """
         state = _read_state(relay.answers) if relay.answers else {}
         passed = replace(relay, answers=_find_server_answers(state, relay.answers)) if relay.answers else relay
-        if not self.are_needed(item):
+        has_ticket = "approved" in state or "question" in state
+        if not has_ticket and not self.are_needed(item):
             return ApprovedCall(passed)
         binding, until = _bind(item, arguments), self._clock() + APPROVAL_SECONDS
-        if "approved" in state or "question" in state:
+        if has_ticket:  # also where no approval is needed any more: a person may have declined
             await self._use_up(item, binding, state)
             if "question" in state:
                 responses = relay.answers.get("inputResponses")

@@ -129,6 +129,15 @@ async def test_an_approval_is_for_one_tool_definition_and_arguments() -> None:
     assert (await approvals.obtain(WRITER, {"path": "a"}, answer_again(state))).binding
 
 
+async def test_an_answer_counts_even_if_no_approval_is_needed_any_more() -> None:
+    question = await get_question(build_approvals(WRITES), {})
+    declined = answer_again(question.raw["requestState"], {QUESTION_KEY: {"action": "decline"}})
+    with pytest.raises(ApprovalDeclined):
+        await build_approvals(NEVER).obtain(WRITER, {}, declined)
+    allowed = await build_approvals(NEVER).obtain(WRITER, {}, answer_again(question.raw["requestState"]))
+    assert allowed.relay.answers == {}
+
+
 @pytest.mark.parametrize("responses", [[], "yes", 7, [QUESTION_KEY], {QUESTION_KEY: [ALLOW]}])
 async def test_answers_of_a_wrong_shape_are_no_approval(responses: Any) -> None:
     approvals = build_approvals(WRITES)
