@@ -119,7 +119,7 @@ async def test_replacing_leaves_nothing_stale_and_keeps_the_order(store: Knowled
 
 async def test_a_source_larger_than_one_batch_is_replaced_completely(store: KnowledgeStore) -> None:
     def build_chunks(*numbers: int) -> list[Chunk]:
-        return [Chunk(derive_id(n), BOOK.id, str(n), Position(page=n), n) for n in numbers]
+        return [Chunk(derive_id(n), BOOK.id, str(n), Position(page=n, line=2 * n), n) for n in numbers]
 
     await store.replace(BOOK, build_chunks(*range(1_300)), [])
     assert (await store.get_contents(BOOK.id))[0] == build_chunks(*range(1_300))

@@ -83,7 +83,9 @@ def _to_plain_nested(value: Any, depth: int) -> Any:
     if depth > MAX_DEPTH:
         raise ValueError(f"contains values nested deeper than {MAX_DEPTH} levels")
     if isinstance(value, Position):
-        return {each.name: _to_plain(getattr(value, each.name)) for each in fields(value)}
+        place = {each.name: _to_plain(getattr(value, each.name)) for each in fields(value)}
+        # Other programs read the positions of books, which have no lines.
+        return place if value.line is not None else {name: each for name, each in place.items() if name != "line"}
     if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
         return {_check_name(name): _to_plain(each, depth + 1) for name, each in value.items()}
     if isinstance(value, list | tuple):

@@ -24,11 +24,12 @@ _LANGUAGE = re.compile(r"\.[a-z]{2,3}(?:[-_@][a-z0-9]+)*$")
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A position in a source, for citations."""
+    """A position in a source, for citations. `line` counts the lines of a text file, or the rows of a sheet, from 1."""
 
     chapter: str = ""
     section: str = ""
     page: int | None = None
+    line: int | None = None
 
 
 class BlockKind(StrEnum):

@@ -167,7 +167,7 @@ def build_book(parsed: ParsedBook) -> Book:
             part = TextBlock(heading, page=part.page)  # noqa: PLW2901
             if has_text or not heading:
                 continue
-        blocks.append(Block(part.text, part.kind, Position(chapter, section, part.page)))
+        blocks.append(Block(part.text, part.kind, Position(chapter, section, part.page, part.line)))
     return Book(clean_prose(parsed.title), parsed.authors, tuple(blocks), parsed.date)
 
 

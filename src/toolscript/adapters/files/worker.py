@@ -61,7 +61,7 @@ def _to_json(book: Book, limits: BookLimits) -> dict[str, Any]:
     blocks = [
         (block.text, block.kind.value, positions.setdefault(block.position, len(positions))) for block in book.blocks
     ]
-    rows = [(each.chapter, each.section, each.page) for each in positions]
+    rows = [(each.chapter, each.section, each.page, each.line) for each in positions]
     characters = len(book.title) + sum(map(len, book.authors)) + sum(len(text) for text, _, _ in blocks)
     characters += sum(len(chapter) + len(section) for chapter, section, *_ in rows)
     if characters > limits.characters:

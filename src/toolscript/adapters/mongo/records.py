@@ -69,7 +69,8 @@ def reading_order(document: Document) -> tuple[float, str]:
 def _position(value: Any) -> Position:
     if not isinstance(value, Mapping):
         return Position()
-    return Position(_text(value.get("chapter")), _text(value.get("section")), _number(value.get("page"), None))
+    page, line = (_number(value.get(name), None) for name in ("page", "line"))
+    return Position(_text(value.get("chapter")), _text(value.get("section")), page, line)
 
 
 def _text(value: Any, default: str = "") -> str:

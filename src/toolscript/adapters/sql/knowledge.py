@@ -123,7 +123,7 @@ def _find_by_id(session: Session, table: str, ids: Collection[str]) -> list[dict
 
 def _flatten(record: dict[str, Any]) -> dict[str, Any]:
     position = record.pop("position")
-    return {**record, **position}
+    return {**record, "line": None, **position}
 
 
 def _chunk(row: Row) -> Chunk:

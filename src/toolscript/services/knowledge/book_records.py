@@ -54,9 +54,15 @@ def digest(source: Source, value: Mapping[str, Any], blocks: Sequence[Block], em
     made_of = hashlib.sha256()
     recipe = [RECIPE, max_chunk_tokens(embedder), embedder.model]
     recipe += [source.title, source.authors, source.type, source.path, value]
-    for part in (recipe, *((b.kind, b.position.chapter, b.position.section, b.position.page, b.text) for b in blocks)):
+    for part in (recipe, *map(_list_fields, blocks)):
         made_of.update(json.dumps(part).encode() + b"\n")
     return made_of.hexdigest()[:32]
+
+
+def _list_fields(block: Block) -> list[object]:
+    place = block.position
+    line = [place.line] if place.line is not None else []
+    return [block.kind, place.chapter, place.section, place.page, block.text, *line]
 
 
 def cut_chunks(source_id: str, blocks: Sequence[Block], embedder: Embedder) -> list[Chunk]:

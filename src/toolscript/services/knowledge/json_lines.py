@@ -49,6 +49,7 @@ def format_chunk(chunk: Chunk) -> dict[str, Any]:
     """The record of a chunk; unknown parts of its position are null."""
     place = chunk.position
     known = {"chapter": place.chapter or None, "section": place.section or None, "page": place.page}
+    known |= {"line": place.line} if place.line is not None else {}
     return {"chunk": {**asdict(chunk), "position": known}}
 
 
@@ -104,6 +105,7 @@ def parse_chunk(record: Record, source_id: str, measure: Callable[[str], int]) -
         _text(place, "chapter", MAX_LINE_BYTES, default=""),
         _text(place, "section", MAX_LINE_BYTES, default=""),
         _number(place, "page"),
+        _number(place, "line"),
     )
     own = _own_id(record) or derive_id(source_id, content, position.chapter, position.section, position.page, 0)
     return Chunk(own, source_id, content, position, measure(content))

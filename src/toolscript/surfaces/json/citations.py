@@ -1,4 +1,4 @@
-"""Citations as people write them: authors, title, chapter, section, page."""
+"""Citations as people write them: authors, title, chapter, section, page, line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def format_citation(hit: Mapping[str, Any]) -> str:
     """Formats the source of a `search_knowledge` result on one line; unknown parts are left out."""
     source = hit["source"]
     position = source.get("position") or {}
-    page = position.get("page")
+    page, line = position.get("page"), position.get("line")
     parts = [
         _format_authors(source.get("authors") or ()),
         source["title"],
@@ -28,6 +28,7 @@ def format_citation(hit: Mapping[str, Any]) -> str:
         if position.get("section") != position.get("chapter")
         else "",
         f"p. {page}" if page is not None else "",
+        f"line {line}" if line is not None else "",
     ]
     return ", ".join(" ".join(part.split()) for part in parts if part)
 

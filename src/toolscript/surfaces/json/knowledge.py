@@ -8,7 +8,7 @@ from toolscript.domain.errors import InvalidArguments
 
 if TYPE_CHECKING:
     from toolscript.domain.errors import Unavailable
-    from toolscript.domain.knowledge import Source
+    from toolscript.domain.knowledge import Position, Source
     from toolscript.services.knowledge.search import KnowledgeHit, KnowledgeResults
 
 
@@ -57,13 +57,15 @@ def _build_result(hit: KnowledgeHit) -> dict[str, Any]:
             "chunk_id": hit.chunk_id,
             "title": hit.title,
             "authors": list(hit.authors),
-            "position": {
-                "chapter": hit.position.chapter or None,
-                "section": hit.position.section or None,
-                "page": hit.position.page,
-            },
+            "position": _build_position(hit.position),
         },
     }
+
+
+def _build_position(position: Position) -> dict[str, Any]:
+    """Builds a position; the line is left out where it is unknown, which it is in most sources."""
+    known = {"chapter": position.chapter or None, "section": position.section or None, "page": position.page}
+    return known if position.line is None else {**known, "line": position.line}
 
 
 def parse_words(field: str, value: Any) -> tuple[str, ...] | None:

@@ -161,6 +161,12 @@ async def test_deep_nesting_can_only_harm_the_worker(tmp_path: Path) -> None:
         assert outcome
 
 
+async def test_the_line_of_a_definition_is_its_position(tmp_path: Path) -> None:
+    (tmp_path / "hive.py").write_text("import os\n\n\ndef fly():\n    return 1\n")
+    book = await FileBooks().read(tmp_path / "hive.py")
+    assert [(block.position.chapter, block.position.line) for block in book.blocks] == [("", 1), ("fly", 4)]
+
+
 async def test_the_title_of_code_is_its_file_name_and_a_makefile_needs_no_ending(tmp_path: Path) -> None:
     for name, text in {"my_hive-2.py": "x = 1\n", "Makefile": "all:\n\techo\n", "README": "Read me.\n"}.items():
         (tmp_path / name).write_text(text)

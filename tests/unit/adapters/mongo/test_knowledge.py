@@ -177,7 +177,7 @@ async def test_missing_fields_get_default_values(
         ({"page": "xii", "chapter": 3}, Position("3")),
         ({"page": 1.5, "section": None}, Position()),
         ({"page": True}, Position()),
-        ({"chapter": "One", "section": "1.1", "page": None, "line": 7}, Position("One", "1.1")),
+        ({"chapter": "One", "section": "1.1", "page": None, "line": 7}, Position("One", "1.1", line=7)),
         ("page 7", Position()),
         ([1, 2], Position()),
         (None, Position()),

@@ -37,6 +37,7 @@ def test_all_known_parts_are_cited() -> None:
         ({"page": 0}, "Tides, p. 0"),
         ({"chapter": "Neaps"}, "Tides, chapter “Neaps”"),
         ({"section": "Springs", "page": 7}, "Tides, section “Springs”, p. 7"),
+        ({"chapter": "Neaps", "line": 12}, "Tides, chapter “Neaps”, line 12"),
         ({"chapter": "", "section": ""}, "Tides"),
         ({"chapter": "Neaps", "section": "Neaps"}, "Tides, chapter “Neaps”"),
         ({"chapter": "Tides", "section": "Neaps"}, "Tides, section “Neaps”"),

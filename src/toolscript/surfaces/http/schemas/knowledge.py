@@ -43,6 +43,7 @@ class PositionResponse(ResponseModel):
     chapter: str | None
     section: str | None
     page: int | None
+    line: int | None = Field(default=None, description="Of a text file; left out if unknown.")
 
 
 class SourceResponse(ResponseModel):
