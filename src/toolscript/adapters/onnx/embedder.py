@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class OnnxEmbedder:
     """An embedder over a model folder. Embeds in worker threads, never on the event loop.
 
-    A single query uses every core. Documents and concurrent queries use a second session with its own threads, so
-    that a long ingest never delays a query.
+    A single query uses every core. Concurrent queries use a second session, and documents a third one, whose threads
+    have a lower priority, so that a long ingest hardly delays a query.
     """
 
     def __init__(self, folder: ModelFolder, *, device: str = "auto", lazy: bool = False) -> None:
@@ -49,8 +49,12 @@ class OnnxEmbedder:
         return 2 * (THREADS + SPARE_WORKERS) if self.query_batch_size == 1 else 1
 
     @cached_property
-    def _bulk(self) -> OnnxSession:
+    def _concurrent(self) -> OnnxSession:
         return OnnxSession(self._folder.onnx, self._device)
+
+    @cached_property
+    def _background(self) -> OnnxSession:
+        return OnnxSession(self._folder.onnx, self._device, background=True)
 
     @cached_property
     def _counter(self) -> Tokenizer:
@@ -75,16 +79,19 @@ class OnnxEmbedder:
         try:
             if is_alone:
                 return [await self.embed_query(texts[0])]
-            return await self.embed_documents([self._folder.card.prefix + text for text in texts])
+            return await self._embed_batches(self._concurrent, [self._folder.card.prefix + text for text in texts])
         finally:
             self._running_queries -= 1
 
     async def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
         await self._require_model()
-        return await self._bulk.run_batches(lambda some: self._embed(self._bulk, some), texts, len)
+        return await self._embed_batches(self._background, texts)
+
+    async def _embed_batches(self, session: OnnxSession, texts: Sequence[str]) -> list[Vector]:
+        return await session.run_batches(lambda some: self._embed(session, some), texts, len)
 
     async def close(self) -> None:
-        for session in ("_single", "_bulk"):
+        for session in ("_single", "_concurrent", "_background"):
             if session in self.__dict__:
                 self.__dict__[session].close()
 
