@@ -40,9 +40,8 @@ from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.adapters.onnx.model_folders import PACKAGED
 from toolscript.app.app import App, open_app
 from toolscript.configuration.files import load_configuration
-from toolscript.domain.servers import CallRelay, ServerSpec
+from toolscript.domain.servers import META_KEY, CallRelay, ServerSpec
 from toolscript.services.results.document import split_result
-from toolscript.services.results.large_results import META_KEY
 from toolscript.services.tools.token_costs import estimate_tokens
 from toolscript.settings import PREFIX, load_settings
 

@@ -240,5 +240,7 @@ class CallRelay:
     """Asks the caller while the tool waits; None if that is not possible."""
 
 
+META_KEY = "toolscript/result"
+"""In the `_meta` of a result that was cut: the handle, tokens and bytes of the whole."""
 TRACE_FIELDS = ("traceparent", "tracestate", "baggage")
 NO_RELAY = CallRelay()

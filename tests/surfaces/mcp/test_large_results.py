@@ -20,7 +20,7 @@ from tests.servers import make_scripted_server
 from toolscript.app.app import App, open_app
 from toolscript.domain.access import Scope
 from toolscript.domain.profiles import Profile
-from toolscript.services.results.large_results import META_KEY
+from toolscript.domain.servers import META_KEY
 from toolscript.settings import load_settings
 
 pytestmark = pytest.mark.req("G-18", "G-08")

@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from toolscript.domain.errors import Invalid, NotFound, ToolscriptError, Unavailable
+from toolscript.domain.errors import Invalid, InvalidArguments, NotFound, ToolscriptError, Unavailable
 from toolscript.domain.profiles import Profile
+from toolscript.domain.servers import META_KEY
 from toolscript.ports.models import Embedder
 from toolscript.ports.results import ResultStore
 from toolscript.retrieval.text.json_chunks import TextChunk
@@ -33,15 +34,15 @@ from toolscript.services.results.search import ResultSearch
 from toolscript.services.tools.token_costs import CHARACTERS_PER_TOKEN, estimate_tokens
 
 DEFAULT_TOKENS = 10_000
-MIN_TOKENS = 100
+MIN_TOKENS, MAX_TOKENS = 100, 900_000
 KEPT_SECONDS = 3600.0
 MAX_KEPT_BYTES = 32 * 2**20
 # Of the budget, the beginning of a cut result takes a quarter, the end of an error an eighth, the shape a sixteenth.
 _BEGINNING, _ERROR_END, _SHAPE = 4, 8, 16
 MAX_HITS = 10
+MAX_PAGE = 1_000_000
 # A result of 5 MB takes a core for half a second.
 MAX_CONCURRENT = 2
-META_KEY = "toolscript/result"
 
 log = logging.getLogger(__name__)
 
@@ -106,6 +107,20 @@ class LargeResults:
         kept = {key: value for key, value in result.items() if key != "structuredContent"}
         content = [*passed[:place], {"type": "text", "text": cut}, *passed[place:]]
         return {**kept, "content": content, "_meta": {**(result.get("_meta") or {}), META_KEY: about}}
+
+    async def read(
+        self, handle: str, user: str, *, query: str | None = None, path: str | None = None, page: int | None = None
+    ) -> ResultPage | list[ResultHit]:
+        """A page, or with a query the parts that fit. Raises InvalidArguments for a query with a page, and what
+        `read_page` raises."""
+        if query and page:
+            raise InvalidArguments(
+                "page: cannot be combined with query, which finds the pages: leave one of them out",
+                details={"field": "page"},
+            )
+        if query:
+            return await self.search(handle, user, query, path=path)
+        return await self.read_page(handle, user, path=path, page=page)
 
     async def read_page(
         self, handle: str, user: str, *, path: str | None = None, page: int | None = None, max_tokens: int | None = None

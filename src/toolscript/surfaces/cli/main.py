@@ -53,6 +53,7 @@ COMMANDS = {
     "logout": "commands.login:logout",
     "mcp": "commands.mcp:mcp",
     "quarantine": "trust.quarantine:quarantine",
+    "results": "commands.tools:results",
     "search": "commands.search:search",
     "setup": "setup.command:setup",
     "skills": "commands.skills:skills",

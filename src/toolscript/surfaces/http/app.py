@@ -29,6 +29,7 @@ from toolscript.surfaces.http.routers import (
     jobs,
     knowledge,
     quarantine,
+    results,
     skills,
     states,
     tools,
@@ -49,6 +50,7 @@ ROUTERS = (
     feedback.router,
     calls.router,
     quarantine.router,
+    results.router,
     tools.clients_router,
 )
 ROUTES = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]

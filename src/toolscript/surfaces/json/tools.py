@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from toolscript.codegen.signatures import format_signature
+from toolscript.domain.servers import META_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -125,8 +126,12 @@ def build_tool_response(
 
 
 def build_call_response(result: CallResult) -> Any:
-    """Builds the response of `POST /tools/{id}`: the structured result if there is one, else the content."""
-    return result.structured if result.structured is not None else {"content": list(result.content)}
+    """Builds the response of `POST /tools/{id}`: the structured result if there is one, else the content; beside it
+    the handle of a result that was cut."""
+    if result.structured is not None:
+        return result.structured
+    cut = (result.raw.get("_meta") or {}).get(META_KEY)
+    return {"content": list(result.content), **({"_meta": {META_KEY: cut}} if cut else {})}
 
 
 def _build_summary(item: Item) -> dict[str, Any]:

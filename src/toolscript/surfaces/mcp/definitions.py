@@ -35,6 +35,7 @@ from toolscript.domain.catalog import ItemType
 from toolscript.domain.errors import InvalidArguments
 from toolscript.services.documents.search import SearchType
 from toolscript.services.knowledge.search import DEFAULT_HITS, MAX_HITS
+from toolscript.services.results.large_results import MAX_PAGE
 from toolscript.surfaces.json.knowledge import parse_words
 
 INSTRUCTIONS = (
@@ -53,7 +54,6 @@ INSTRUCTIONS_WITHOUT_KEY = (
 MAX_RESULTS = 20
 DEFAULT_RESULTS = 5
 MAX_SKILL_IDS = 10
-MAX_PAGE = 1_000_000
 
 
 def _check_not_blank(text: str, info: ValidationInfo) -> str:

@@ -6,27 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolscript.app.app import App
-from toolscript.domain.errors import InvalidArguments
 from toolscript.services.results.large_results import ResultHit, ResultPage
 from toolscript.surfaces.mcp.definitions import ReadResultArguments
 
 
 async def read_result(app: App, arguments: ReadResultArguments, user: str) -> Mapping[str, Any]:
-    """Reads or searches a result that was cut. Raises InvalidArguments and the errors of the service."""
-    handle, path, query = arguments.handle, arguments.path, arguments.query
-    if query and arguments.page:
-        raise InvalidArguments(
-            "page: cannot be combined with query, which finds the pages: leave one of them out",
-            details={"field": "page"},
-        )
-    if query:
-        hits = await app.large_results.search(handle, user, query, path=path)
-        texts = [_format_hit(hit) for hit in hits]
-        return _build_texts(
-            texts or [f"No part of this result has a word of {query!r}. Try other words, or read it with page."]
-        )
-    page = await app.large_results.read_page(handle, user, path=path, page=arguments.page)
-    return _build_texts([page.text, *_describe_rest(page)])
+    """Reads or searches a result that was cut. Raises the errors of the service."""
+    query = arguments.query
+    found = await app.large_results.read(arguments.handle, user, query=query, path=arguments.path, page=arguments.page)
+    if isinstance(found, ResultPage):
+        return _build_texts([found.text, *_describe_rest(found)])
+    nothing = f"No part of this result has a word of {query!r}. Try other words, or read it with page."
+    return _build_texts([_format_hit(hit) for hit in found] or [nothing])
 
 
 def _format_hit(hit: ResultHit) -> str:

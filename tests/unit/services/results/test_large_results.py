@@ -15,9 +15,10 @@ from toolscript.adapters.memory import HashedEmbedder
 from toolscript.adapters.sql.results import SqlResults
 from toolscript.domain.errors import Invalid, NotFound, Unavailable
 from toolscript.domain.profiles import Profile
+from toolscript.domain.servers import META_KEY
 from toolscript.ports.models import Embedder
 from toolscript.services.results import large_results as module
-from toolscript.services.results.large_results import META_KEY, LargeResults
+from toolscript.services.results.large_results import LargeResults
 from toolscript.services.results.search import MAX_EMBEDDED
 
 pytestmark = pytest.mark.req("G-18")

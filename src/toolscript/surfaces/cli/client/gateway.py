@@ -102,6 +102,7 @@ def build_credentials(settings: Settings, tenant: str | None = None) -> dict[str
 def send_to_gateway(
     settings: Settings,
     path: str,
+    /,
     *,
     method: str | None = None,
     body: Any = None,

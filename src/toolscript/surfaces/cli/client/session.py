@@ -52,7 +52,7 @@ class CommandSession:
     classified: int = 0
     """The number of the demo's tools that were classified when it was opened."""
 
-    async def request(self, path: str, local: Local, to_json: ToJson | None = None, **http: Any) -> Any:
+    async def request(self, path: str, local: Local, to_json: ToJson | None = None, /, **http: Any) -> Any:
         """The gateway's response to an HTTP request (see `send`); without a gateway, what `local` gets from the
         application, converted to the same JSON by `to_json`."""
         if self.app is None:
@@ -60,7 +60,7 @@ class CommandSession:
         result = await local(self.app)
         return to_json(result) if to_json else result
 
-    async def send(self, path: str, *, waits: bool = True, **http: Any) -> Any:
+    async def send(self, path: str, /, *, waits: bool = True, **http: Any) -> Any:
         """The gateway's response to an HTTP request, described as `send_to_gateway` takes it. Unless `waits` is false,
         waits when the gateway limits the rate. Raises the error that the gateway responds with, and Unavailable when
         it has stopped."""

@@ -1,4 +1,4 @@
-"""`toolscript list-servers`, `list-tools`, `get-types` and `call`: the gateway's API from the terminal."""
+"""`toolscript list-servers`, `list-tools`, `get-types`, `call` and `results`: the gateway's API from the terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import json
 import math
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -14,7 +14,7 @@ from urllib.parse import quote
 import click
 
 from toolscript.domain.errors import Invalid, NotFound, ToolscriptError, Unavailable
-from toolscript.domain.servers import CallRelay, ServerStart
+from toolscript.domain.servers import META_KEY, CallRelay, CallResult, ServerStart
 from toolscript.surfaces.cli.client.catalogue import (
     LISTED_STATES,
     choose_catalogue,
@@ -211,8 +211,14 @@ async def _describe_servers_of(session: CommandSession, names: Iterable[str]) ->
     "--arg", "pairs", multiple=True, metavar="NAME=VALUE", help="One argument; VALUE is JSON or text; repeatable."
 )
 @options.overrides("call_timeout", "--call-timeout", metavar="SECONDS")
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(100, 900_000),
+    metavar="NUMBER",
+    help="Cut a larger answer, of four bytes a token; `toolscript results` reads the whole.",
+)
 @options.catalogue
-def call(tool_id: str, arguments: str | None, pairs: tuple[str, ...]) -> None:
+def call(tool_id: str, arguments: str | None, pairs: tuple[str, ...], max_tokens: int | None) -> None:
     """Call a tool and print its answer.
 
     ARGUMENTS is a JSON object, or `-` to read it from standard input. Without a running gateway, only the tool's own
@@ -229,8 +235,9 @@ def call(tool_id: str, arguments: str | None, pairs: tuple[str, ...]) -> None:
         try:
             return await session.request(
                 f"/tools/{quote(tool_id, safe='', errors='replace')}",
-                lambda app: _call(app, tool_id, given),
+                lambda app: _call(app, tool_id, given, max_tokens),
                 body=given,
+                max_tokens=max_tokens,
                 waits=False,
                 timeout_seconds=settings.call_timeout + 15,
                 timeout=settings.call_timeout if options.get_overrides()["call_timeout"] is not None else None,
@@ -263,7 +270,7 @@ def _parse_json_or_text(text: str) -> Any:
         return text
 
 
-async def _call(app: App, tool_id: str, arguments: Mapping[str, Any]) -> Any:
+async def _call(app: App, tool_id: str, arguments: Mapping[str, Any], max_tokens: int | None) -> Any:
     from toolscript.surfaces.json.tools import build_call_response
 
     item = await app.call_tool.describe(tool_id)
@@ -277,7 +284,51 @@ async def _call(app: App, tool_id: str, arguments: Mapping[str, Any]) -> Any:
         raise Unavailable(f"{tool_id} is a tool of the demo catalogue and has no server: it cannot be called")
     if not app.gateway.statuses:
         await connect_servers(app.gateway, specs, among=configured, name_failed=False)
-    return build_call_response(await app.call_tool.call(tool_id, arguments, relay=CallRelay(user="")))
+    result = await app.call_tool.call(tool_id, arguments, relay=CallRelay(user=""))
+    if max_tokens is not None:
+        result = CallResult(await app.large_results.cut(result.raw, "", max_tokens))
+    return build_call_response(result)
+
+
+@click.command()
+@click.argument("handle")
+@click.option("--query", metavar="TEXT", help="Find parts of it, by words and meaning.")
+@click.option("--path", metavar="PATH", help="Take a part of its JSON: items.3.name, or items.10:20.")
+@click.option("--page", type=click.IntRange(1), metavar="NUMBER", help="Print this page; by default the first.")
+@options.data_dir
+@options.gateway
+@options.as_json
+def results(handle: str, query: str | None, path: str | None, page: int | None) -> None:
+    """Read or search a result that `toolscript call --max-tokens` has cut. It is kept for an hour.
+
+    \b
+    toolscript results r_3d93ce130e3f9caa --query "failed payments"
+    toolscript results r_3d93ce130e3f9caa --path items.3.name
+    toolscript results r_3d93ce130e3f9caa --page 2
+    """
+
+    def request(session: CommandSession) -> Awaitable[Any]:
+        from toolscript.surfaces.json.results import build_result_response
+
+        place = f"/api/v1/results/{quote(handle, safe='', errors='replace')}"
+        wanted: dict[str, Any] = {"query": query, "path": path, "page": page}
+        return session.request(place, lambda app: build_result_response(app, handle, "", **wanted), **wanted)
+
+    print_answer(run_in_session(read_settings(), request, with_catalogue=False), _show_part)
+
+
+def _show_part(answer: Mapping[str, Any]) -> None:
+    if "hits" not in answer:
+        print_text(answer["text"])
+        page, pages = answer["page"], answer["pages"]
+        if page < pages:
+            print_note(f"page {page} of {pages}: --page {page + 1} goes on", label="more:")
+        return
+    for hit in answer["hits"]:
+        places = [f"--{name} {hit[name]}" for name in ("path", "page") if hit[name]]
+        print_text(f"[{' '.join(places)}]\n{hit['text']}")
+    if not answer["hits"]:
+        print_text(f"No part has a word of {answer['query']!r}.")
 
 
 def _show_servers(answer: Mapping[str, Any]) -> None:
@@ -321,5 +372,7 @@ def _show_result(answer: Any) -> None:
     if isinstance(content, list) and all(isinstance(b, dict) and b.get("type") == "text" for b in content):
         for block in content:
             print_text(str(block.get("text", "")))
+        if cut := answer.get("_meta", {}).get(META_KEY, {}).get("handle"):
+            print_note(f"toolscript results {cut} reads the whole", label="more:")
     else:
         click.echo(format_json(answer, indent=2))

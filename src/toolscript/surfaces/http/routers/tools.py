@@ -12,7 +12,8 @@ from fastapi.responses import PlainTextResponse
 from toolscript.codegen.python import generate_python
 from toolscript.codegen.typescript import generate_typescript
 from toolscript.domain.errors import InvalidArguments
-from toolscript.domain.servers import TRACE_FIELDS, CallRelay
+from toolscript.domain.servers import TRACE_FIELDS, CallRelay, CallResult
+from toolscript.services.results.large_results import MAX_TOKENS, MIN_TOKENS
 from toolscript.surfaces.callers import find_user
 from toolscript.surfaces.http.bodies import read_body, run_while_connected
 from toolscript.surfaces.http.dependencies import CALL, SEARCH, CurrentApp, get_caller
@@ -108,6 +109,14 @@ async def call_tool(
     timeout: Annotated[  # noqa: ASYNC109
         float | None, Query(ge=0.1, le=3600, description="Timeout of the call in seconds, instead of the default.")
     ] = None,
+    max_tokens: Annotated[
+        int | None,
+        Query(
+            ge=MIN_TOKENS,
+            le=MAX_TOKENS,
+            description="Cut a larger answer, of four bytes a token: `GET /api/v1/results/{handle}` reads the whole.",
+        ),
+    ] = None,
 ) -> JsonResponse:
     arguments = _parse_arguments(await read_body(request))
     trace = {name: request.headers[name] for name in TRACE_FIELDS if name in request.headers}
@@ -115,6 +124,8 @@ async def call_tool(
     call = app.call_tool.call(tool_id, arguments, within=timeout, relay=relay)
     result = await run_while_connected(request, call)
     app.feedback.note_call(get_caller(request), tool_id)
+    if max_tokens is not None:
+        result = CallResult(await app.large_results.cut(result.raw, relay.user or "", max_tokens))
     return JsonResponse(responses.build_call_response(result))
 
 
