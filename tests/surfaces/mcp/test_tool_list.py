@@ -15,7 +15,7 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from mcp import Client
+from mcp import Client, MCPError
 from mcp.client.subscriptions import ToolsListChanged
 from mcp_types import CallToolResult, ElicitResult, TextContent, Tool
 
@@ -27,6 +27,7 @@ from toolscript.domain.audit import AuditQuery
 from toolscript.domain.profiles import Profile
 from toolscript.services.tools.overview import ToolOverview
 from toolscript.services.tools.token_costs import estimate_tokens
+from toolscript.surfaces.http.server import HttpServer
 from toolscript.surfaces.mcp import tool_list_requests
 from toolscript.surfaces.mcp.definitions import TOOLS
 from toolscript.surfaces.mcp.tool_list import OVERVIEW_TOKENS, describe_overview
@@ -434,6 +435,39 @@ async def test_a_list_waits_no_longer_than_a_moment_for_the_application(monkeypa
         result = await starting.answer("tools/list", {}, None)
     assert [tool["name"] for tool in result["tools"]] == OWN
     assert result["ttlMs"] == 0
+
+
+async def test_over_http_the_list_comes_early_too_and_who_listens_hears_of_the_others(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tool_list_requests, "MAX_START_SECONDS", 0.05)
+    async with open_gateway(scene) as (app, _):
+        server = HttpServer(app.settings)
+        server.served.current = app
+        running = asyncio.create_task(server.run())
+        async with Client(f"{server.url}/mcp") as client, asyncio.timeout(TIMEOUT_SECONDS):
+            early = await client.list_tools()
+            assert (early.tools, early.ttl_ms) == (TOOLS, 0)
+            server.served.mark_ready()
+            monkeypatch.setattr(tool_list_requests, "MAX_START_SECONDS", TIMEOUT_SECONDS)
+            async with client.listen(tools_list_changed=True) as changes:
+                assert await anext(changes) == ToolsListChanged()
+                later = await client.list_tools()
+            assert "notes__read" in [tool.name for tool in later.tools]
+            assert later.ttl_ms > 0
+        server.stop()
+        await running
+
+
+async def test_behind_another_gateway_an_unknown_profile_has_our_own_tools_alone(scene: Scene) -> None:
+    arguments = ("--data-dir", str(scene.folder / "other"), "--profile", "wrtier")
+    async with (
+        open_gateway(scene) as (_, url),
+        Client(build_mcp_command(scene.folder, "--gateway", url, *arguments)) as client,
+    ):
+        assert (await client.list_tools()).tools == TOOLS
+        with pytest.raises(MCPError, match="no such profile: 'wrtier'"):
+            await client.list_prompts()
 
 
 def test_our_own_tools_have_names_that_no_pinned_tool_can_have() -> None:

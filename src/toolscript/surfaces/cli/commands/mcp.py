@@ -120,19 +120,16 @@ class GatewayCalls:
         raise Unavailable(GATEWAY_GONE)
 
     async def answer_native(self, method: str, params: dict[str, Any], __: object) -> dict[str, Any]:
-        """Answers a request for prompts or resources, here or in the other process. Raises MCPError."""
-        from mcp import MCPError
-
+        """Answers a request for a list, a prompt or a resource, here or in the other process. Raises MCPError, and
+        Unavailable when no gateway answers or it refuses the profile."""
         from toolscript.surfaces.mcp.native import answer_request
 
         for _ in range(2):
             if self._own_app is not None:
                 return await answer_request(self._own_app, method, params)
             response = await self._post({"method": method, "params": params})
-            if response is not None and isinstance(error := response.get("error"), dict):
-                raise MCPError(error["code"], error["message"], error.get("data"))
             if response is not None:
-                return dict(response["result"])
+                return _read_result(response)
             await self.open()
         raise Unavailable(GATEWAY_GONE)
 
@@ -260,6 +257,19 @@ class GatewayCalls:
             raise Unavailable(
                 f"the gateway at {url} did not respond ({reason}): it is unknown whether the request was carried out"
             ) from error
+
+
+def _read_result(response: Mapping[str, Any]) -> dict[str, Any]:
+    """The result in a response. Raises MCPError with the error of MCP, Unavailable for one of HTTP."""
+    from mcp import MCPError
+
+    if isinstance(result := response.get("result"), dict):
+        return result
+    error = response.get("error")
+    if isinstance(error, dict) and isinstance(error.get("code"), int):
+        raise MCPError(error["code"], error["message"], error.get("data"))
+    reason = error.get("message") if isinstance(error, dict) else response
+    raise Unavailable(f"the gateway responded with an error: {reason}")
 
 
 class _UnreadableResponse(Unavailable):
