@@ -199,7 +199,9 @@ class App:
             items, skills, self.sync, find_view=visibility.find_view, count_by_skill=visibility.count_by_skill
         )
         self.tool_overviews = ToolOverviews(self.snapshots, gateway, visibility, self.skills, self.profiles.all)
-        self.native_changes = NativeChanges(self.snapshots, gateway, self.native, self.tool_overviews)
+        self.native_changes = NativeChanges(
+            self.snapshots, gateway, self.native, self.tool_overviews, visibility.find_view
+        )
         self.profiles.watch(self.native_changes.compare_lists)
         self.propose_skills = ProposeSkills(
             items, skills, self.catalogue_index, self.model.embedder, self.language_model

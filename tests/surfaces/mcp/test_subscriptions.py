@@ -18,6 +18,7 @@ from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
 from tests.fixtures.serving import build_mcp_command, serve_configuration
 from tests.servers import make_scripted_spec
 from toolscript.app.app import App
+from toolscript.domain.profiles import ItemRules, Profile
 from toolscript.services.tools import native_changes
 from toolscript.services.tools.native_changes import ChangeFilter, ResourceChanged
 from toolscript.surfaces.mcp.definitions import TOOLS
@@ -177,6 +178,23 @@ async def test_many_clients_that_begin_to_listen_at_once_are_all_notified(notes:
             stack.push_async_exit(stream.__aexit__)
         notes.add("prompts", {"name": "part"})
         assert len({await anext(stream) for stream in streams}) == 1
+
+
+@pytest.mark.req("G-13")
+async def test_a_client_hears_of_no_change_that_its_profile_hides(notes: Notes) -> None:
+    async with open_gateway(notes) as (app, url), asyncio.timeout(TIMEOUT_SECONDS):
+        app.profiles.replace([Profile("quiet", deny=ItemRules(tools=("secret*",)))])
+        async with (
+            Client(f"{url}/mcp/quiet") as client,
+            client.listen(prompts_list_changed=True, resources_list_changed=True) as changes,
+        ):
+            notes.add("prompts", {"name": "secret"})
+            while app.snapshots.find_item("notes__prompt:secret") is None:
+                await asyncio.sleep(0.02)
+                await app.snapshots.current().facts()
+            notes.add("resources", {"uri": "memo://2", "name": "second"})
+            assert await anext(changes) == ResourcesListChanged()
+            assert [each.name for each in (await client.list_prompts()).prompts] == ["notes__greet"]
 
 
 async def wait_for(heard: asyncio.Queue[str], part: str) -> str:

@@ -19,6 +19,7 @@ from toolscript.domain.native_names import wrap_uri
 from toolscript.domain.requests import profile_name
 from toolscript.services.catalogue.gateway import Gateway
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
+from toolscript.services.catalogue.visibility import FindView
 from toolscript.services.tools.native import NativeItems
 from toolscript.services.tools.overview import ToolOverviews, use_profile
 
@@ -43,7 +44,7 @@ class ListKind(StrEnum):
 
 
 ListKey = tuple[ListKind, str | None]
-"""A list, and the profile that decides what is in it, for lists of tools."""
+"""A list, and the profile that decides what is in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,7 @@ class ChangeStream:
     @property
     def list_keys(self) -> list[ListKey]:
         """The lists that the client will hear of."""
-        return [(kind, self._profile if kind is ListKind.TOOLS else None) for kind in self.honoured.lists]
+        return [(kind, self._profile) for kind in self.honoured.lists]
 
     def deliver(self, change: NativeChange) -> None:
         """Adds a change; ends the stream of a client that takes none."""
@@ -135,12 +136,18 @@ class NativeChanges:
     """Opens streams, and brings changes to them."""
 
     def __init__(
-        self, snapshots: CatalogueSnapshots, gateway: Gateway, native: NativeItems, overviews: ToolOverviews
+        self,
+        snapshots: CatalogueSnapshots,
+        gateway: Gateway,
+        native: NativeItems,
+        overviews: ToolOverviews,
+        find_view: FindView,
     ) -> None:
         self._snapshots = snapshots
         self._gateway = gateway
         self._native = native
         self._overviews = overviews
+        self._find_view = find_view
         self._streams: set[ChangeStream] = set()
         self._followed: dict[str, _Followed] = {}
         self._has_changed = asyncio.Event()
@@ -226,16 +233,19 @@ class NativeChanges:
 
     async def _read_list(self, kind: ListKind, profile: str | None) -> object:
         """What the list has, in a form that can be compared."""
-        if kind is ListKind.TOOLS:
-            with use_profile(profile):
-                try:
+        with use_profile(profile):
+            try:
+                if kind is ListKind.TOOLS:
                     return await self._overviews.read()
-                except NotFound:  # a new configuration has no such profile
-                    return None
+                view = await self._find_view()
+            except NotFound:  # a new configuration has no such profile
+                return None
         facts = await self._snapshots.current().facts()
         type_ = ItemType.PROMPT if kind is ListKind.PROMPTS else ItemType.RESOURCE
         return frozenset(
-            (i, each.digest) for i, each in facts.items.items() if each.type is type_ and not each.quarantine
+            (i, each.digest)
+            for i, each in facts.items.items()
+            if each.type is type_ and not each.quarantine and view.shows(i)
         )
 
     async def _follow(self, uri: str, stream: ChangeStream) -> bool:
