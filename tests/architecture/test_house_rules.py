@@ -36,6 +36,13 @@ def test_every_dependency_is_locked() -> None:
     assert names - _lock("run.txt").keys() == set()
 
 
+def test_no_two_migrations_have_the_same_number() -> None:
+    """Two changes that were made at the same time may take the same number, which git merges without a conflict."""
+    for folder in (ROOT / "src/toolscript/adapters/sql").glob("*migrations"):
+        numbers = sorted(int(file.name[:4]) for file in folder.glob("*.sql"))
+        assert numbers == list(range(1, len(numbers) + 1)), folder.name
+
+
 @pytest.mark.req("X-01")
 def test_the_two_commands_of_the_readme_are_targets_of_the_makefile() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")

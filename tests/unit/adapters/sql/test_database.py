@@ -106,10 +106,6 @@ async def test_recorded_requests_of_an_earlier_version_are_kept(url: str, monkey
     await database.close()
 
 
-def test_migrations_are_numbered_in_order() -> None:
-    assert [number for number, _ in migrations()] == list(range(1, len(migrations()) + 1))
-
-
 async def test_a_connection_that_was_closed_while_idle_is_replaced(postgres: str) -> None:
     database, other = Database(postgres), Database(postgres)
     await asyncio.gather(*(database.read(count) for _ in range(20)))
