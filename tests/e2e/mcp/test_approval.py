@@ -18,6 +18,7 @@ from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult
 
 from tests.servers import make_scripted_spec
 from tests.servers.preloaded import toolscript_command
+from tests.servers.real import real_servers
 
 pytestmark = pytest.mark.req("G-05", "G-08", "G-13")
 
@@ -104,3 +105,25 @@ async def test_commands_are_refused_with_and_without_a_gateway(options: list[str
         assert finished.returncode == 6, finished.stderr
         assert b"careful__echo needs a person's approval before each call" in finished.stderr
         assert b"this caller cannot be asked" in finished.stderr
+
+
+@pytest.mark.parametrize(
+    ("policy", "needed"), [("writes", ["create_directory", "write_file"]), ("destructive", ["write_file"])]
+)
+async def test_a_real_server_says_which_of_its_tools_need_approval(
+    tmp_path: Path, policy: str, needed: list[str]
+) -> None:
+    entry = real_servers(tmp_path / "work")["filesystem"] | {"approval": policy}
+    (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": {"disk": entry}}))
+    files = Path(entry["args"][-1])
+    options = ["--config", str(tmp_path / "servers.json"), "--data-dir", str(tmp_path / "data")]
+    async with open_agent(options, "2026-07-28") as agent:
+        _, text = await agent.call("disk__read_text_file", path=str(files / "hello.txt"))
+        assert text == "Hello from a file.\n"
+        await agent.call("disk__create_directory", path=str(files / "new"))
+        await agent.call("disk__write_file", path=str(files / "new" / "a.txt"), content="approved")
+        agent.allows = False
+        await agent.call("disk__write_file", path=str(files / "new" / "a.txt"), content="declined")
+        declined = [f"Allow disk__{needed[-1]}"]
+        assert agent.questions == [f"Allow disk__{name}" for name in needed] + declined
+    assert (files / "new" / "a.txt").read_text() == "approved"
