@@ -92,7 +92,7 @@ ALLOWED_LIBRARIES: dict[str, set[str]] = {
     "adapters/files/office/rtf.py": {"striprtf"},
     "adapters/files/code/syntax.py": {"tree_sitter"},
     "adapters/files/markup/markdown.py": {"markdown_it"},
-    "adapters/files/pdf/pages.py": {"pypdfium2"},
+    "adapters/files/pdf": {"pypdfium2"},
     "adapters/http_reranker.py": {"httpx"},
     "adapters/json_schema": {"jsonschema", "referencing"},
     "adapters/mcp": {"anyio", "httpx2", "mcp", "mcp_types"},

@@ -12,7 +12,6 @@ from toolscript.domain.files.kinds import FileKind
 
 # Readers that take bytes.
 _BINARY_READERS: Mapping[FileKind, str] = {
-    FileKind.PDF: "pdf.pages:read_pdf",
     FileKind.DOCX: "office.docx:read_docx",
     FileKind.EPUB: "markup.epub:read_epub",
     FileKind.HTML: "markup.html:read_html",
@@ -34,13 +33,17 @@ _TEXT_READERS: Mapping[FileKind, str] = {
     FileKind.RECORDS: "records.json:read_records",
     FileKind.LOG: "records.log:read_log",
 }
+_PDF_READER = "pdf.pages:read_pdf"
 _CODE_READER = "code.source:read_code"
 # Kinds whose readers take about a second for the slowest small file.
 QUICK_KINDS = frozenset({*_TEXT_READERS, FileKind.HTML})
 
 
-def read_kind(kind: FileKind, data: bytes, ending: str) -> ParsedBook:
-    """Parses a file as that kind. Raises Invalid for one that cannot be read."""
+def read_kind(kind: FileKind, data: bytes, ending: str, tesseract: str = "") -> ParsedBook:
+    """Parses a file as that kind; `tesseract` is the command that reads scanned pages. Raises Invalid for one that
+    cannot be read."""
+    if kind is FileKind.PDF:
+        return _load_reader(_PDF_READER)(data, tesseract)
     if kind in _BINARY_READERS:
         return _load_reader(_BINARY_READERS[kind])(data)
     text = decode_text(data, markup=False)

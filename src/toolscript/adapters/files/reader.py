@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import stat
 from asyncio.subprocess import Process
@@ -67,7 +68,7 @@ class FileBooks:
     async def _run_worker(self, file: IO[bytes], ending: str) -> bytes:
         limits = self._limits
         sizes = (str(int(each)) for each in astuple(limits))
-        child = await start_worker("toolscript.adapters.files.worker", ending, *sizes, stdin=file)
+        child = await start_worker("toolscript.adapters.files.worker", ending, _find_tesseract(), *sizes, stdin=file)
         try:
             async with asyncio.timeout(limits.seconds):
                 output = await _read_output(
@@ -84,6 +85,11 @@ class FileBooks:
         if child.returncode:
             raise Invalid(f"The reader {_describe_exit(child.returncode)}{_DAMAGED}")
         return output
+
+
+def _find_tesseract() -> str:
+    """Returns where tesseract is; empty if it is not installed."""
+    return shutil.which("tesseract") or ""
 
 
 def _open_file(path: Path, max_bytes: int) -> IO[bytes]:

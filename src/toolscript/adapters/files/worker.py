@@ -21,12 +21,12 @@ _MAX_QUICK_BRACKETS = 100
 
 
 def main() -> None:
-    """Reads one book. Arguments: the file's ending, then the values of BookLimits."""
-    ending, limits = sys.argv[1], BookLimits(*map(int, sys.argv[2:]))
+    """Reads one book. Arguments: the file's ending, the command of tesseract, then the values of BookLimits."""
+    ending, tesseract, limits = sys.argv[1], sys.argv[2], BookLimits(*map(int, sys.argv[3:]))
     output = os.dup(1)
     os.dup2(2, 1)  # what a library prints must not mix with the JSON
     limit_worker(memory_bytes=limits.memory_bytes, processor_seconds=int(limits.seconds) + 5)
-    answer = build_answer(sys.stdin.buffer, ending, limits)
+    answer = build_answer(sys.stdin.buffer, ending, limits, tesseract)
     with os.fdopen(output, "wb") as out:
         out.write(json.dumps(answer).encode("ascii"))
 
@@ -37,13 +37,13 @@ def is_quick(data: bytes, ending: str) -> bool:
     return is_plain and data.count(b"[") + data.count(b"<") <= _MAX_QUICK_BRACKETS
 
 
-def build_answer(file: IO[bytes], ending: str, limits: BookLimits) -> dict[str, Any]:
+def build_answer(file: IO[bytes], ending: str, limits: BookLimits, tesseract: str = "") -> dict[str, Any]:
     """Reads a book and returns it as JSON, or why it is refused. Raises nothing."""
     try:
         data = file.read(limits.file_bytes + 1)
         if len(data) > limits.file_bytes:
             return {"refused": f"The file is larger than the limit of {limits.file_bytes / 10**6:,.0f} MB."}
-        return _to_json(build_book(parse_file(data, ending)), limits)
+        return _to_json(build_book(parse_file(data, ending, tesseract)), limits)
     except Invalid as error:
         return {"refused": error.message}
     except MemoryError:
@@ -71,8 +71,8 @@ def _to_json(book: Book, limits: BookLimits) -> dict[str, Any]:
     return {"title": book.title, "authors": book.authors, "date": book.date, "positions": rows, "blocks": blocks}
 
 
-def parse_file(data: bytes, ending: str) -> ParsedBook:
+def parse_file(data: bytes, ending: str, tesseract: str = "") -> ParsedBook:
     """Parses a file. Raises Invalid for one that cannot be read."""
     if not data.strip(b"\0 \t\r\n\f\v"):
         raise Invalid("The file is empty." if not data else NO_TEXT)
-    return read_kind(recognise_kind(data, KINDS_BY_ENDING[ending]), data, ending)
+    return read_kind(recognise_kind(data, KINDS_BY_ENDING[ending]), data, ending, tesseract)

@@ -22,7 +22,6 @@ except ImportError as missing:
     raise Invalid("Reading PDF needs an extra: pip install 'toolscript[books]'.") from missing
 
 PROTECTED = "The file is password-protected: save a copy without a password."
-SCANNED = "The file has no text: it seems to be scanned. Run OCR on it first."
 _MONOSPACE = re.compile(
     r"mono|cour|consol|typewriter|cmtt|sftt|ectt|lmtt|[a-z]tt\d|fixed|menlo|inconsolata", re.IGNORECASE
 )
@@ -31,17 +30,18 @@ _FIXED_PITCH = 1
 _NAME_BYTES = 128
 _SAMPLES = 4
 _MAX_BOOKMARKS = 50_000
+_MAX_PAGES_WITHOUT_TEXT = 0.8
 _SPACE = re.compile(r"\s+")
 _PAGE_NUMBER = re.compile(r"[1-9][0-9]{0,5}")
 
 
-def read_pdf(data: bytes) -> ParsedBook:
-    """Parses a PDF. Headings come from its outline, or from large type if it has none. Raises Invalid for a file that
-    is damaged, protected or scanned."""
+def read_pdf(data: bytes, tesseract: str = "") -> ParsedBook:
+    """Parses a PDF. Headings come from its outline, or from large type if it has none. Scanned pages are read with the
+    command `tesseract`. Raises Invalid for a file that is damaged or protected, or scanned if there is no command."""
     document = _open_document(data)
     pages = [_read_page_lines(document, number) for number in range(len(document))]
-    if not any(pages):
-        raise Invalid(SCANNED)
+    if _is_scanned(document, pages):
+        return _read_scan(document, tesseract)
     outline = _read_outline(document)
     kept = find_text_lines(
         [[line.text for line in page] for page in pages], {normalize(mark.title) for mark in outline}
@@ -58,6 +58,36 @@ def read_pdf(data: bytes) -> ParsedBook:
     parts = [replace(part, page=page_numbers.get(part.page)) for part in build_parts(lines, outline)]
     date = find_date(metadata.get("ModDate", "")) or find_date(metadata.get("CreationDate", ""))
     return ParsedBook(parts, title, split_authors(metadata.get("Author", "")), date)
+
+
+def _is_scanned(document: pdfium.PdfDocument, pages: Sequence[Sequence[PdfLine]]) -> bool:
+    """Whether no page has text, or few have and the others are pictures: a cover in front of scanned pages."""
+    without = [number for number, page in enumerate(pages) if not page]
+    if len(without) == len(pages):
+        return True
+    if len(without) <= _MAX_PAGES_WITHOUT_TEXT * len(pages):
+        return False
+    return sum(_has_picture(document, number) for number in without) > _MAX_PAGES_WITHOUT_TEXT * len(pages)
+
+
+def _has_picture(document: pdfium.PdfDocument, number: int) -> bool:
+    try:
+        return next(document[number].get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE], max_depth=2), None) is not None
+    except pdfium.PdfiumError:
+        return False
+
+
+def _read_scan(document: pdfium.PdfDocument, tesseract: str) -> ParsedBook:
+    from toolscript.adapters.files.pdf.scans import NOT_INSTALLED, recognise_pages
+
+    if not tesseract:
+        raise Invalid(NOT_INSTALLED)
+    parts = list(recognise_pages(document, range(1, len(document) + 1), tesseract))
+    if not parts:
+        raise Invalid("The file has no text layer, and OCR finds no text.")
+    metadata = document.get_metadata_dict()
+    date = find_date(metadata.get("ModDate", "")) or find_date(metadata.get("CreationDate", ""))
+    return ParsedBook(parts, _usable_title(metadata.get("Title", "")), split_authors(metadata.get("Author", "")), date)
 
 
 def _open_document(data: bytes) -> pdfium.PdfDocument:

@@ -1,0 +1,79 @@
+"""Recognises the text of scanned pages with tesseract, which runs as a child of the worker with the same limits. It
+gets a picture on standard input and writes no file."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import pypdfium2 as pdfium
+
+from toolscript.adapters.files.parts import TextBlock, make_block
+from toolscript.domain.errors import Invalid
+
+NOT_INSTALLED = (
+    "The file has no text layer: it seems to be scanned. Install tesseract, or run OCR on it first (ocrmypdf does)."
+)
+# A page takes about two seconds, and a file has two minutes.
+MAX_PAGES = 40
+_TOTAL_SECONDS = 100.0
+_DOTS_PER_INCH = 200
+_MAX_PIXELS = 25_000_000
+_PARAGRAPH_END = re.compile(r"\n\s*\n")
+_PARENT_DEATH_SIGNAL = 1
+
+
+def recognise_pages(document: pdfium.PdfDocument, numbers: Sequence[int], command: str) -> Iterator[TextBlock]:
+    """Returns the paragraphs of some pages (numbered from 1). Raises Invalid if there are too many, or OCR fails."""
+    if len(numbers) > MAX_PAGES:
+        raise Invalid(
+            f"The file has {len(numbers)} scanned pages, and OCR is for up to {MAX_PAGES} here: run OCR on it first "
+            "(ocrmypdf does)."
+        )
+    deadline = time.monotonic() + _TOTAL_SECONDS
+    for number in numbers:
+        text = _run_tesseract(command, _draw_page(document[number - 1]), deadline - time.monotonic())
+        for paragraph in _PARAGRAPH_END.split(text.replace("\f", "\n")):
+            yield from make_block(paragraph, page=number)
+
+
+def _draw_page(page: pdfium.PdfPage) -> bytes:
+    """Draws a page in shades of grey, as PGM."""
+    width, height = page.get_size()
+    scale = min(_DOTS_PER_INCH / 72, (_MAX_PIXELS / max(width * height, 1)) ** 0.5)
+    bitmap = page.render(scale=scale, grayscale=True)
+    data = bytes(bitmap.buffer)
+    rows = (data[row * bitmap.stride : row * bitmap.stride + bitmap.width] for row in range(bitmap.height))
+    return b"P5 %d %d 255\n" % (bitmap.width, bitmap.height) + b"".join(rows)
+
+
+def _run_tesseract(command: str, picture: bytes, seconds: float) -> str:
+    try:
+        done = subprocess.run(  # noqa: S603 # the command was found on the user's own path
+            [command, "stdin", "stdout"],
+            input=picture,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={"OMP_THREAD_LIMIT": "1"},
+            timeout=max(seconds, 0.1),
+            preexec_fn=_end_with_parent(),  # the worker has one thread
+            check=True,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise Invalid(f"OCR of the scanned pages takes longer than {_TOTAL_SECONDS:g} seconds.") from error
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise Invalid("The file has no text layer, and tesseract failed to read its pages.") from error
+    return done.stdout.decode("utf-8", "replace")
+
+
+def _end_with_parent() -> Callable[[], object] | None:
+    """Lets the system kill tesseract when the worker is killed, where it can."""
+    if sys.platform != "linux":
+        return None
+    prctl = ctypes.CDLL(None).prctl
+    return lambda: prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
