@@ -79,6 +79,7 @@ ALLOWED_LIBRARIES: dict[str, set[str]] = {
     "domain": {"numpy"},
     "retrieval": {"numpy", "rapidfuzz", "Stemmer"},
     "services": {"numpy"},
+    "services/ingest/finder.py": {"pathspec"},
     "evaluation": {"numpy"},
     "surfaces/cli": {"click", "rich"},
     "surfaces/cli/commands/gateway.py": {"click", "rich", "uvloop"},

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from toolscript.adapters.sql.database import AUDIT, CATALOGUE, migrations
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -65,3 +67,9 @@ def test_committed_text_holds_no_path_of_one_machine() -> None:
     )
     own = [line for line in found.stdout.splitlines() if "test_house_rules.py" not in line]
     assert own == []
+
+
+def test_migrations_have_consecutive_numbers() -> None:
+    for tables in (CATALOGUE, AUDIT):
+        numbers = [number for number, _ in migrations(tables)]
+        assert numbers == list(range(1, len(numbers) + 1)), tables.folder

@@ -8,21 +8,40 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import cached_property
 from pathlib import Path
+
+from pathspec import GitIgnoreSpec
 
 EMPTY_NAME = '""'
 HIDDEN, EXCLUDED = "hidden", "excluded"
 NOT_INCLUDED = "not included"
+IGNORE_FILES = (".gitignore", ".toolscriptignore")
 LINK_OR_SPECIAL = "link out of the folder, or special file"
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
+class _IgnoreRules:
+    """The rules of an ignore file for everything below its folder."""
+
+    folder: Path
+    name: str
+    spec: GitIgnoreSpec
+
+
+Rules = tuple[_IgnoreRules, ...]
+
+
+@dataclass
 class FileFinder:
     """Finds files, and collects what was left out on the way."""
 
     endings: Collection[str]
     include: Sequence[str] = ()
     exclude: Sequence[str] = ()
+    """Patterns as in a .gitignore file of the folder that was given."""
+    obeys_ignore_files: bool = True
+    max_bytes: int | None = None
     unreadable: dict[str, str] = field(default_factory=dict)
     """Paths that cannot be read, and why."""
     skipped: Counter[str] = field(default_factory=Counter)
@@ -44,10 +63,15 @@ class FileFinder:
                 found.setdefault(path, path.name)
         return found
 
+    @cached_property
+    def _excluded(self) -> GitIgnoreSpec:
+        return GitIgnoreSpec.from_lines(self.exclude)
+
     def _walk(self, root: Path, entered: set[str]) -> Iterator[Path]:
-        folders, real_root = [root], Path(os.path.realpath(root))
+        folders: list[tuple[Path, Rules]] = [(root, ())]
+        real_root = Path(os.path.realpath(root))
         while folders:
-            folder = folders.pop()
+            folder, rules = folders.pop()
             real = os.path.realpath(folder)
             if real in entered:
                 continue
@@ -57,44 +81,74 @@ class FileFinder:
             except OSError as error:
                 self.unreadable[str(folder)] = describe_error(error)
                 continue
+            rules += tuple(self._read_rules(folder))
             subfolders = []
             for entry in entries:
-                match self._judge(entry, entry.relative_to(root), real_root):
+                match self._judge(entry, entry.relative_to(root), real_root, rules):
                     case "folder":
-                        subfolders.append(entry)
+                        subfolders.append((entry, rules))
                     case "file":
                         yield entry
                     case str(reason):
                         self.skipped[reason] += 1
             folders += reversed(subfolders)
 
-    def _judge(self, entry: Path, name: Path, real_root: Path) -> str | None:
+    def _read_rules(self, folder: Path) -> Iterator[_IgnoreRules]:
+        for name in IGNORE_FILES if self.obeys_ignore_files else ():
+            try:
+                lines = (folder / name).read_text(encoding="utf-8", errors="replace").splitlines()
+                yield _IgnoreRules(folder, name, GitIgnoreSpec.from_lines(lines))
+            except (FileNotFoundError, IsADirectoryError):
+                continue
+            except (OSError, ValueError) as error:
+                self.unreadable[str(folder / name)] = str(error)
+
+    def _judge(self, entry: Path, name: Path, real_root: Path, rules: Rules) -> str | None:
         """`folder`, `file`, or the reason why it is left out; None for what cannot be read."""
         if entry.name.startswith("."):
             return HIDDEN
-        if _matches(name, self.exclude):
-            return EXCLUDED
         try:
-            mode = entry.stat().st_mode
+            status = entry.stat()
         except OSError as error:
             if os.path.islink(entry):  # noqa: PTH114 - unlike Path.is_symlink, works with a path that is too long
                 return LINK_OR_SPECIAL
             self.unreadable[str(entry)] = describe_error(error)
             return None
-        if stat.S_ISREG(mode) and (reason := self._find_reason(name)):
+        is_folder, is_file = stat.S_ISDIR(status.st_mode), stat.S_ISREG(status.st_mode)
+        if self._excluded.match_file(_describe_path(name, is_folder=is_folder)):
+            return EXCLUDED
+        if ignoring := _find_ignoring(entry, rules, is_folder=is_folder):
+            return f"excluded by {ignoring}"
+        if is_file and (reason := self._find_reason(name, status.st_size)):
             return reason
-        if not Path(os.path.realpath(entry)).is_relative_to(real_root) or not stat.S_ISREG(mode) | stat.S_ISDIR(mode):
+        if not Path(os.path.realpath(entry)).is_relative_to(real_root) or not (is_file or is_folder):
             return LINK_OR_SPECIAL
-        return "folder" if stat.S_ISDIR(mode) else "file"
+        return "folder" if is_folder else "file"
 
-    def _find_reason(self, path: Path) -> str | None:
+    def _find_reason(self, path: Path, size: int) -> str | None:
         """Why a regular file is left out."""
+        if self.max_bytes is not None and size > self.max_bytes:
+            return f"larger than {self.max_bytes / 10**6:g} MB"
         if self.include:
             return None if _matches(path, self.include) else NOT_INCLUDED
         ending = path.suffix.lower()
         if ending in self.endings:
             return None
         return f"no reader for {ending} files" if ending else "no reader for files without an ending"
+
+
+def _find_ignoring(entry: Path, rules: Rules, *, is_folder: bool) -> str | None:
+    """The ignore file that leaves the entry out; the last rule that matches counts."""
+    found = None
+    for each in rules:
+        verdict = each.spec.check_file(_describe_path(entry.relative_to(each.folder), is_folder=is_folder)).include
+        if verdict is not None:
+            found = each.name if verdict else None
+    return found
+
+
+def _describe_path(path: Path, *, is_folder: bool) -> str:
+    return f"{path.as_posix()}/" if is_folder else path.as_posix()
 
 
 def describe_error(error: OSError) -> str:

@@ -36,6 +36,9 @@ class IngestRequest:
     details: Mapping[str, Any] = field(default_factory=dict)
     as_one: bool = False
     """Whether the files of a folder become one source."""
+    obeys_ignore_files: bool = True
+    max_bytes: int | None = None
+    """Larger files of folders are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +163,7 @@ def find_files(request: IngestRequest, paths: Sequence[str]) -> FoundFiles:
     """The files below these paths, as files of a job that does not exist yet. Those that cannot be read have failed
     already."""
     finder = FileFinder(BOOK_ENDINGS if request.as_one else FILE_ENDINGS, request.include, request.exclude)
+    finder.obeys_ignore_files, finder.max_bytes = request.obeys_ignore_files, request.max_bytes
     found: list[JobFile] = []
     names: dict[str, str] = {}
     for path in paths:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -37,6 +38,8 @@ def _add_common_options(command: Command) -> Command:
         options.data_dir,
         click.option("--no-wait", is_flag=True, help="Start the job in the gateway, print its id, and return."),
         click.option("--dry-run", is_flag=True, help="Show what would be ingested and what would be left out."),
+        click.option("--max-size", type=click.FloatRange(min=0), metavar="MB", help="In folders, skip larger files."),
+        click.option("--no-ignore", is_flag=True, help="Read what .gitignore and .toolscriptignore files leave out."),
         options.exclude,
         options.include,
         options.tenant,
@@ -170,10 +173,18 @@ def _run_ingest(
     exclude: Sequence[str],
     dry_run: bool,
     no_wait: bool,
+    no_ignore: bool,
+    max_size: float | None,
     prune: bool = False,
 ) -> None:
     settings = read_settings()
-    wanted = wanted.with_globs(include, exclude)
+    wanted = replace(
+        wanted,
+        include=tuple(include),
+        exclude=tuple(exclude),
+        ignore_files=not no_ignore,
+        max_bytes=None if max_size is None else int(max_size * 10**6),
+    )
     roots = [Path(os.path.abspath(name)) for name in names]  # noqa: PTH100
     if dry_run:
         print_answer(wanted.preview(names, settings.tenant), _show_preview)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from toolscript.domain.files.jobs import FileState, JobTarget
@@ -22,22 +22,30 @@ class WantedIngest:
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     as_one: bool = False
-
-    def with_globs(self, include: Sequence[str], exclude: Sequence[str]) -> WantedIngest:
-        return replace(self, include=tuple(include), exclude=tuple(exclude))
+    ignore_files: bool = True
+    max_bytes: int | None = None
 
     def to_request(self, tenant: str) -> IngestRequest:
         """What the service takes."""
         from toolscript.services.ingest.jobs import IngestRequest
 
         owner = tenant if self.target is JobTarget.DOCUMENTS else ""
-        return IngestRequest(self.target, owner, self.include, self.exclude, self.details, self.as_one)
+        return IngestRequest(
+            self.target,
+            owner,
+            self.include,
+            self.exclude,
+            self.details,
+            self.as_one,
+            self.ignore_files,
+            self.max_bytes,
+        )
 
     def to_body(self, names: Sequence[str]) -> dict[str, Any]:
         """The body of `POST /api/v1/ingest` with paths."""
-        globs = {"include": list(self.include), "exclude": list(self.exclude)}
+        globs = {"include": list(self.include), "exclude": list(self.exclude), "ignore_files": self.ignore_files}
         paths = [os.path.abspath(name) if name else "" for name in names]  # noqa: PTH100
-        return {"paths": paths, "as_one": self.as_one, **globs, **self.details}
+        return {"paths": paths, "as_one": self.as_one, "max_bytes": self.max_bytes, **globs, **self.details}
 
     def preview(self, names: Sequence[str], tenant: str) -> dict[str, Any]:
         """What would be ingested. Raises Invalid for details that do not fit."""

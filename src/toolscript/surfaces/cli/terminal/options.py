@@ -60,7 +60,10 @@ include = click.option(
     help="In folders, read only files that match, whatever their extension; repeatable.",
 )
 exclude = click.option(
-    "--exclude", multiple=True, metavar="GLOB", help="In folders, skip files and folders that match; repeatable."
+    "--exclude",
+    multiple=True,
+    metavar="GLOB",
+    help="In folders, skip what matches, as in .gitignore; repeatable.",
 )
 
 

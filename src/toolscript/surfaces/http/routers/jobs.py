@@ -65,7 +65,7 @@ async def ingest_files(request: Request, app: CurrentApp, owner: Owner) -> JsonR
         job = await app.jobs.upload(wanted, files, job_id)
     else:
         body = await read_json(request, schemas.IngestPathsRequest, lambda body: body)
-        wanted = body.to_request(owner.target, owner.tenant, as_one=body.as_one)
+        wanted = body.to_request(owner.target, owner.tenant)
         found = await app.jobs.find(wanted, body.paths, is_owner=owner.is_data_owner)
         job = await app.jobs.start(wanted, found, is_owner=owner.is_data_owner)
     return JsonResponse(responses.build_job_response(job), 202)

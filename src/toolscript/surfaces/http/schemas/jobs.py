@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import Field
@@ -28,11 +29,11 @@ class IngestOptions(RequestModel):
     type: str | None = Field(default=None, max_length=100, description="Type of the sources (knowledge).")
     extract: bool = Field(default=True, description="Whether a language model may read them (knowledge).")
 
-    def to_request(self, target: JobTarget, tenant: str, *, as_one: bool = False) -> IngestRequest:
+    def to_request(self, target: JobTarget, tenant: str) -> IngestRequest:
         """Converts it to what the service takes."""
         about = {"title": self.title, "authors": self.authors, "type": self.type, "extract": self.extract}
         details = {"metadata": self.metadata} if target is JobTarget.DOCUMENTS else about
-        return IngestRequest(target, tenant, tuple(self.include), tuple(self.exclude), details, as_one)
+        return IngestRequest(target, tenant, tuple(self.include), tuple(self.exclude), details)
 
 
 class IngestPathsRequest(IngestOptions):
@@ -44,7 +45,13 @@ class IngestPathsRequest(IngestOptions):
         description="Absolute paths on the gateway's machine, below a folder of TOOLSCRIPT_INGEST_FOLDERS.",
         examples=[["/srv/handbooks"]],
     )
+    ignore_files: bool = Field(default=True, description="Whether .gitignore and .toolscriptignore files count.")
+    max_bytes: int | None = Field(default=None, ge=0, description="Leave out larger files of folders.")
     as_one: bool = Field(default=False, description="Make one source of a folder: a book of many pages (knowledge).")
+
+    def to_request(self, target: JobTarget, tenant: str) -> IngestRequest:
+        options = super().to_request(target, tenant)
+        return replace(options, as_one=self.as_one, obeys_ignore_files=self.ignore_files, max_bytes=self.max_bytes)
 
 
 class JobFileCounts(ResponseModel):

@@ -1,0 +1,77 @@
+"""Which files below a folder are found, and why others are left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from toolscript.services.ingest.finder import FileFinder
+
+pytestmark = pytest.mark.req("F-01")
+
+
+def write(root: Path, *names: str, text: str = "x") -> None:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+
+
+def find(root: Path, **given: object) -> tuple[list[str], dict[str, int]]:
+    finder = FileFinder((".md", ".txt"), **given)  # type: ignore[arg-type]
+    return sorted(finder.find_files([str(root)]).values()), dict(finder.skipped)
+
+
+def test_excludes_are_patterns_as_in_a_gitignore_file(tmp_path: Path) -> None:
+    write(tmp_path, "a.md", "drafts/b.md", "deep/drafts/c.md", "deep/build/d.md", "keep/build.md")
+    assert find(tmp_path, exclude=["/drafts/", "build/"]) == (
+        ["a.md", "deep/drafts/c.md", "keep/build.md"],
+        {"excluded": 2},
+    )
+    assert find(tmp_path, exclude=["deep/**/d.md", "*.txt"])[0] == [
+        "a.md",
+        "deep/drafts/c.md",
+        "drafts/b.md",
+        "keep/build.md",
+    ]
+    assert find(tmp_path, exclude=["*.md", "!a.md"])[0] == ["a.md"]
+
+
+def test_ignore_files_count_below_their_folder_and_the_last_rule_wins(tmp_path: Path) -> None:
+    write(tmp_path, "a.md", "logs/b.md", "deep/c.md", "deep/logs/d.md", "deep/kept/e.txt", "f.txt")
+    (tmp_path / ".gitignore").write_text("# comment\nlogs/\n*.txt\n")
+    (tmp_path / "deep" / ".toolscriptignore").write_text("!kept/*.txt\nc.md\n")
+    assert find(tmp_path) == (
+        ["a.md", "deep/kept/e.txt"],
+        {"excluded by .gitignore": 3, "excluded by .toolscriptignore": 1, "hidden": 2},
+    )
+    assert find(tmp_path, obeys_ignore_files=False)[0] == [
+        "a.md",
+        "deep/c.md",
+        "deep/kept/e.txt",
+        "deep/logs/d.md",
+        "f.txt",
+        "logs/b.md",
+    ]
+
+
+def test_large_files_and_unknown_kinds_are_left_out_by_reason(tmp_path: Path) -> None:
+    write(tmp_path, "a.md", "b.png", "c.PNG", "Makefile")
+    write(tmp_path, "large.md", text="x" * 2_000_000)
+    assert find(tmp_path, max_bytes=1_000_000) == (
+        ["a.md"],
+        {"larger than 1 MB": 1, "no reader for .png files": 2, "no reader for files without an ending": 1},
+    )
+
+
+def test_a_folder_loop_is_entered_once(tmp_path: Path) -> None:
+    write(tmp_path, "deep/a.md")
+    (tmp_path / "deep" / "loop").symlink_to(tmp_path)
+    assert find(tmp_path)[0] == ["deep/a.md"]
+
+
+def test_an_ignore_file_that_cannot_be_understood_is_reported(tmp_path: Path) -> None:
+    write(tmp_path, "a.md")
+    (tmp_path / ".gitignore").write_text("a[\n!\n")
+    finder = FileFinder((".md",))
+    assert list(finder.find_files([str(tmp_path)]).values()) == ["a.md"]
