@@ -83,6 +83,7 @@ ALLOWED_LIBRARIES: dict[str, set[str]] = {
     "evaluation": {"numpy"},
     "surfaces/cli": {"click", "rich"},
     "surfaces/cli/commands/gateway.py": {"click", "rich", "uvloop"},
+    "surfaces/cli/ingest/watch.py": {"click", "watchfiles"},
     "surfaces/cli/commands/mcp.py": {"click", "httpx", "mcp", "mcp_types", "rich"},
     "surfaces/http": {"fastapi", "pydantic", "pydantic_core", "starlette"},
     "surfaces/http/connection.py": {"uvicorn"},

@@ -431,11 +431,12 @@ def test_while_a_gateway_runs_knowledge_can_be_read_and_ingested_and_not_importe
     assert send_to_gateway(settings, "/search_knowledge", body=body) == found
     Path("library.jsonl").write_text(exported)
     assert knowledge("ingest", "books").stdout.endswith("0 added, 0 changed, 3 unchanged\n")
-    for refused in (["import", "library.jsonl"], ["remove", "Tides", "--yes"]):
-        (line,) = knowledge(*refused, code=3).stderr.splitlines()
-        assert line.startswith("error: the gateway http://127.0.0.1:")
-        assert "`toolscript gateway stop`, run this command again, and restart the gateway" in line
+    (line,) = knowledge("import", "library.jsonl", code=3).stderr.splitlines()
+    assert line.startswith("error: the gateway http://127.0.0.1:")
+    assert "`toolscript gateway stop`, run this command again, and restart the gateway" in line
     assert run_json("knowledge", "list") == listed
+    assert knowledge("remove", "Tides", "--yes").stdout == "Removed Tides.\n"
+    assert titles() == ["Keeping bees", "Lamps"]
 
 
 def test_the_owner_of_the_folder_has_no_rate_limit(

@@ -58,6 +58,7 @@ COMMANDS = {
     "setup": "setup.command:setup",
     "skills": "commands.skills:skills",
     "sync": "commands.sync:sync",
+    "watch": "ingest.watch:watch",
     "train-data": "commands.train_data:train_data",
 }
 INTERRUPTED = 130

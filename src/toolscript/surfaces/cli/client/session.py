@@ -2,7 +2,7 @@
 when none runs, to the application opened in this process. Both give the same JSON.
 
 Only one process can open an embedded index. While a gateway runs, it is the one that writes; knowledge cannot be
-imported or removed then (see `open_knowledge_writer`).
+imported then (see `open_knowledge_writer`).
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def report_change_of_demo() -> None:
 async def open_knowledge_writer(settings: Settings) -> AsyncIterator[App]:
     """The application, for commands that write knowledge without a gateway. Raises Unavailable while a gateway has the
     embedded index open."""
-    require_no_gateway(settings, "knowledge cannot be imported or removed")
+    require_no_gateway(settings, "knowledge cannot be imported")
     from toolscript.app.app import open_app  # --help must not wait for engines to load
 
     async with open_app(settings) as app:

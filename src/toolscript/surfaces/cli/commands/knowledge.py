@@ -15,9 +15,10 @@ import click
 from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import SourceStatus
 from toolscript.settings import Settings
-from toolscript.surfaces.cli.client.session import CommandSession, open_knowledge_writer, read_settings, run_in_session
+from toolscript.surfaces.cli.client.session import CommandSession, read_settings, run_in_session
 from toolscript.surfaces.cli.commands.knowledge_files import export, import_
 from toolscript.surfaces.cli.ingest.command import ingest_knowledge
+from toolscript.surfaces.cli.ingest.sources import list_sources, remove_source
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.tables import Columns, print_table
 from toolscript.surfaces.cli.terminal.text import confirm_or_raise, print_answer, print_note, printable
@@ -63,7 +64,7 @@ def remove(references: tuple[str, ...], yes: bool) -> None:
     """Remove sources, with their chunks and extractions.
 
     SOURCE is an id, a path, a title, or the beginning of exactly one title. When one of them does not exist, nothing is
-    removed. Without a terminal, --yes is required. Stop a gateway that runs on the data folder first.
+    removed. Without a terminal, --yes is required. A gateway that runs on the data folder is used.
 
     \b
     toolscript knowledge remove "The Debian Adm"
@@ -74,7 +75,11 @@ def remove(references: tuple[str, ...], yes: bool) -> None:
         raise Invalid(
             "nothing was removed: there is no terminal for the confirmation; use --yes", details={"field": "--yes"}
         )
-    print_answer(asyncio.run(_remove_sources(settings, references, is_confirmed=yes)), _show_removed)
+
+    def run(session: CommandSession) -> Awaitable[Answer]:
+        return _remove_sources(session, references, is_confirmed=yes)
+
+    print_answer(run_in_session(settings, run, with_catalogue=False), _show_removed)
 
 
 @knowledge.command()
@@ -139,16 +144,16 @@ def _build_source_row(source: Source, chunks: int, extractions: int) -> dict[str
     return {**build_source_response(source), **counts, "ingested_at": source.ingested_at, "status": source.status}
 
 
-async def _remove_sources(settings: Settings, references: Sequence[str], *, is_confirmed: bool) -> Answer:
-    async with open_knowledge_writer(settings) as app:
-        service = app.ingest_knowledge
-        found = [await service.find(reference) for reference in references]
-        sources = {each.id: each for each in found}
-        if not is_confirmed:
-            confirm_or_raise(f"Remove {', '.join(printable(each.title) for each in sources.values())}?")
-        for source_id in sources:
-            await service.remove(source_id)
-        return {"removed": [{"id": each.id, "title": each.title} for each in sources.values()]}
+async def _remove_sources(session: CommandSession, references: Sequence[str], *, is_confirmed: bool) -> Answer:
+    from toolscript.services.knowledge.ingest import find_source
+
+    existing = await list_sources(session)
+    sources = {each.id: each for each in (find_source(existing, reference) for reference in references)}
+    if not is_confirmed:
+        confirm_or_raise(f"Remove {', '.join(printable(each.title) for each in sources.values())}?")
+    for source_id in sources:
+        await remove_source(session, source_id)
+    return {"removed": [{"id": each.id, "title": each.title} for each in sources.values()]}
 
 
 def _show_list(answer: Answer) -> None:

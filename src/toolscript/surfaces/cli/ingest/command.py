@@ -31,13 +31,12 @@ OUTCOMES = ("added", "changed", "unchanged")
 MAX_LISTED_SOURCES = 100
 
 
-def _add_common_options(command: Command) -> Command:
+def add_common_options(command: Command) -> Command:
+    """The options of every command that ingests."""
     for option in (
         options.as_json,
         options.gateway,
         options.data_dir,
-        click.option("--no-wait", is_flag=True, help="Start the job in the gateway, print its id, and return."),
-        click.option("--dry-run", is_flag=True, help="Show what would be ingested and what would be left out."),
         click.option("--max-size", type=click.FloatRange(min=0), metavar="MB", help="In folders, skip larger files."),
         click.option("--no-ignore", is_flag=True, help="Read what .gitignore and .toolscriptignore files leave out."),
         options.exclude,
@@ -46,6 +45,15 @@ def _add_common_options(command: Command) -> Command:
     ):
         command = option(command)
     return command
+
+
+def _add_run_options(command: Command) -> Command:
+    for option in (
+        click.option("--no-wait", is_flag=True, help="Start the job in the gateway, print its id, and return."),
+        click.option("--dry-run", is_flag=True, help="Show what would be ingested and what would be left out."),
+    ):
+        command = option(command)
+    return add_common_options(command)
 
 
 def _add_source_options(command: Command) -> Command:
@@ -80,7 +88,7 @@ def _add_source_options(command: Command) -> Command:
 )
 @click.option("--prune", is_flag=True, help="Remove documents whose files below these paths are gone.")
 @_add_source_options
-@_add_common_options
+@_add_run_options
 def ingest(names: Sequence[str], target: str, metadata: Sequence[str], prune: bool, **given: Any) -> None:
     """Make files and folders searchable.
 
@@ -122,7 +130,7 @@ def ingest(names: Sequence[str], target: str, metadata: Sequence[str], prune: bo
 @click.command("ingest")
 @click.argument("names", nargs=-1, required=True, type=click.Path(), metavar="PATH...")
 @_add_source_options
-@_add_common_options
+@_add_run_options
 def ingest_knowledge(names: Sequence[str], **given: Any) -> None:
     """Make files and folders knowledge that can be searched and cited: toolscript ingest --as knowledge.
 
@@ -165,6 +173,19 @@ def _find_problem(path: Path) -> str | None:
     return None
 
 
+def choose_files(
+    wanted: WantedIngest, *, include: Sequence[str], exclude: Sequence[str], no_ignore: bool, max_size: float | None
+) -> WantedIngest:
+    """What is wanted, of the files that the options choose."""
+    return replace(
+        wanted,
+        include=tuple(include),
+        exclude=tuple(exclude),
+        ignore_files=not no_ignore,
+        max_bytes=None if max_size is None else int(max_size * 10**6),
+    )
+
+
 def _run_ingest(
     names: Sequence[str],
     wanted: WantedIngest,
@@ -178,13 +199,7 @@ def _run_ingest(
     prune: bool = False,
 ) -> None:
     settings = read_settings()
-    wanted = replace(
-        wanted,
-        include=tuple(include),
-        exclude=tuple(exclude),
-        ignore_files=not no_ignore,
-        max_bytes=None if max_size is None else int(max_size * 10**6),
-    )
+    wanted = choose_files(wanted, include=include, exclude=exclude, no_ignore=no_ignore, max_size=max_size)
     roots = [Path(os.path.abspath(name)) for name in names]  # noqa: PTH100
     if dry_run:
         print_answer(wanted.preview(names, settings.tenant), _show_preview)
@@ -200,7 +215,7 @@ def _run_ingest(
         files = await client.list_files(job["id"], FileState.DONE, FileState.FAILED)
         removed = job["removed"]
         if prune:
-            removed += await _prune(TenantDocuments(session), roots)
+            removed += await prune_documents(TenantDocuments(session), roots)
         return _build_report(job, files) | {"removed": removed}
 
     try:
@@ -243,7 +258,7 @@ def _build_source(file: Answer) -> dict[str, Any]:
     }
 
 
-async def _prune(documents: TenantDocuments, roots: Sequence[Path]) -> int:
+async def prune_documents(documents: TenantDocuments, roots: Sequence[Path]) -> int:
     """Removes documents that were read from below these paths and whose file is gone. Returns how many."""
     gone = []
     after: str | None = None

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Path, Query, Request
 from starlette.datastructures import QueryParams
+from starlette.responses import Response
 
-from toolscript.domain.errors import InvalidArguments, Unavailable
+from toolscript.domain.errors import InvalidArguments, NotFound, Unavailable
 from toolscript.domain.search import MAX_QUERY_CHARACTERS
 from toolscript.services.knowledge.search import DEFAULT_HITS, MAX_HITS, KnowledgeQuery
 from toolscript.surfaces.http.bodies import read_json
-from toolscript.surfaces.http.dependencies import KNOWLEDGE_CLIENT, CurrentApp
+from toolscript.surfaces.http.dependencies import ADMIN, KNOWLEDGE_CLIENT, CurrentApp
 from toolscript.surfaces.http.errors import KnowledgeUnavailable
 from toolscript.surfaces.http.openapi import errors, request_body
 from toolscript.surfaces.http.responses import JsonResponse
@@ -23,6 +24,7 @@ from toolscript.surfaces.http.schemas.knowledge import (
     KnowledgeRequest,
     KnowledgeResponse,
 )
+from toolscript.surfaces.http.schemas.models import ONE_LINE
 from toolscript.surfaces.json.knowledge import build_knowledge_response, parse_words, public_error_message
 
 MAX_SEARCH_BYTES = 2**20
@@ -30,6 +32,8 @@ LISTS = frozenset({"type", "topics"})
 SEVERAL = " Several values: repeat the parameter, or separate them by commas."
 
 router = APIRouter(tags=["knowledge"])
+
+SourceId = Annotated[str, Path(pattern=ONE_LINE, max_length=64, description="The source's id.")]
 
 
 @router.post(
@@ -62,6 +66,19 @@ async def search_knowledge(
     except Unavailable as error:
         raise KnowledgeUnavailable(public_error_message(error), details=error.details) from error
     return JsonResponse(build_knowledge_response(ask.query, results))
+
+
+@router.delete(
+    "/api/v1/knowledge/sources/{source_id}",
+    summary="Remove a source with its chunks and extractions",
+    status_code=204,
+    response_class=Response,
+    responses=errors(404),
+    dependencies=[ADMIN],
+)
+async def remove_source(source_id: SourceId, app: CurrentApp) -> None:
+    if not await app.ingest_knowledge.remove(source_id):
+        raise NotFound(f"no such source: {source_id!r}", details={"source_id": source_id})
 
 
 def _check_parameters(parameters: QueryParams) -> None:
