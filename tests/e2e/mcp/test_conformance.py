@@ -27,7 +27,7 @@ SUITE = MODULES / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
 NO_LOGS = "log messages of servers are not passed on: 2026-07-28 deprecates them"
 OLDER_HTTP = "over HTTP, without sessions, an older client has no connection on which a server could ask or notify it"
 NO_SESSIONS = "it needs a session, which the gateway does not have: a restart must not end one"
-OWN_TOOLS = "an agent sees our six tools: describe_tool returns the schemas of all others"
+OWN_TOOLS = "an agent sees our own tools: describe_tool returns the schemas of all others"
 # What the suite expects of every server and a gateway without sessions does not have, in both runs.
 NEVER: dict[str, str] = {
     "logging-set-level": NO_LOGS,

@@ -29,8 +29,8 @@ from toolscript.services.tools.overview import ToolOverview
 from toolscript.services.tools.token_costs import estimate_tokens
 from toolscript.surfaces.http.server import HttpServer
 from toolscript.surfaces.mcp import tool_list_requests
-from toolscript.surfaces.mcp.definitions import TOOLS
-from toolscript.surfaces.mcp.tool_list import OVERVIEW_TOKENS, describe_overview
+from toolscript.surfaces.mcp.definitions import OVERVIEW_TOKENS, TOOLS
+from toolscript.surfaces.mcp.tool_list import describe_overview
 
 pytestmark = [
     pytest.mark.req("G-14"),

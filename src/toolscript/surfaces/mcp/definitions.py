@@ -51,6 +51,8 @@ INSTRUCTIONS_WITHOUT_KEY = (
     "the client's configuration."
 )
 
+# What the description of search_tools may say of the servers behind it, beside its own text.
+OVERVIEW_TOKENS = 150
 MAX_RESULTS = 20
 DEFAULT_RESULTS = 5
 MAX_SKILL_IDS = 10

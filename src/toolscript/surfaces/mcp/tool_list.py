@@ -16,9 +16,8 @@ from toolscript.app.app import App
 from toolscript.domain.catalog import Item
 from toolscript.services.tools.overview import ToolOverview
 from toolscript.services.tools.token_costs import CHARACTERS_PER_TOKEN
-from toolscript.surfaces.mcp.definitions import TOOL_SCOPES, TOOLS
+from toolscript.surfaces.mcp.definitions import OVERVIEW_TOKENS, TOOL_SCOPES, TOOLS
 
-OVERVIEW_TOKENS = 150
 SERVERS_TOKENS = 100
 
 

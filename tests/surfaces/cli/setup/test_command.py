@@ -67,7 +67,7 @@ def test_the_plan_shows_tools_and_tokens_and_changes_nothing(home: Home) -> None
     assert result.exit_code == 0
     assert "Cursor" in result.stdout
     assert "2 tools of about" in result.stdout
-    assert "become 6 tools of about" in result.stdout
+    assert "become 7 tools of about" in result.stdout
     assert "not counted: command not found: no-such-command" in result.stdout
     assert home.cursor.read_text() == before
     assert not home.config.exists()
@@ -123,7 +123,7 @@ def test_the_plan_as_json_needs_yes_to_be_applied(home: Home) -> None:
         "problem": None,
     }
     assert client["before"] == {"tools": 2, "tokens": server["tokens"], "uncounted": 0}
-    assert planned["toolscript"]["tools"] == 6
+    assert planned["toolscript"]["tools"] == 7
     assert not home.config.exists()
     applied = home.plan("--yes")
     assert applied["applied"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from toolscript.domain.catalog import ItemType
@@ -46,10 +46,11 @@ async def measure_servers(servers: Servers, specs: Sequence[ServerSpec], *, with
 
 
 def measure_own_tools() -> ToolCost:
-    """What the tools of Toolscript's MCP server cost."""
-    from toolscript.surfaces.mcp.definitions import TOOLS
+    """What the tools of Toolscript's MCP server cost, with what they say at most of the servers behind it."""
+    from toolscript.surfaces.mcp.definitions import OVERVIEW_TOKENS, TOOLS
 
-    return count_tools((tool.name, tool.description, tool.input_schema) for tool in TOOLS)
+    own = count_tools((tool.name, tool.description, tool.input_schema) for tool in TOOLS)
+    return replace(own, tokens=own.tokens + OVERVIEW_TOKENS)
 
 
 def count_tools(tools: Iterable[tuple[str, str | None, Mapping[str, Any] | None]]) -> ToolCost:
