@@ -175,6 +175,18 @@ async def test_a_key_that_may_not_call_may_not_read(app: App) -> None:
         assert "lacks the scope call" in texts[0]
 
 
+async def test_a_pinned_tool_that_is_called_directly_is_cut_too(app: App) -> None:
+    app.profiles.replace([Profile("pins", pinned=("scripted__answer",))])
+    async with connect(app) as agent:
+        request = build_request("", {}, NEWEST)
+        request.body["params"] |= {"name": "scripted__answer", "arguments": {"result": build_text(WOMBAT)}}
+        headers = request.headers | {"Mcp-Name": "scripted__answer"}
+        answer = (await agent.http.post("/mcp/pins", json=request.body, headers=headers)).json()["result"]
+        assert len(json.dumps(answer)) < 4 * TOKENS
+        handle = answer["_meta"][META_KEY]["handle"]
+        assert await agent.read("/mcp/pins", handle=handle, path="rows.1000.text") == (False, ["a wombat"])
+
+
 async def test_another_gateway_of_the_same_store_reads_it(tmp_path: Path, postgres: str) -> None:
     async with open_gateway(tmp_path / "a", postgres) as one, connect(one) as agent:
         handle = (await agent.call(build_text(WOMBAT)))["_meta"][META_KEY]["handle"]
