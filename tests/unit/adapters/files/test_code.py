@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 
@@ -165,6 +166,14 @@ async def test_the_line_of_a_definition_is_its_position(tmp_path: Path) -> None:
     (tmp_path / "hive.py").write_text("import os\n\n\ndef fly():\n    return 1\n")
     book = await FileBooks().read(tmp_path / "hive.py")
     assert [(block.position.chapter, block.position.line) for block in book.blocks] == [("", 1), ("fly", 4)]
+
+
+def test_many_definitions_in_one_process_do_not_crash_the_parser() -> None:
+    """tree-sitter 0.26.0 read freed memory when garbage was collected during the walk."""
+    code = "".join(f"/* {n} */\nstatic int fly{n}(int x)\n{{\n  if (x)\n    return x + {n};\n}}\n" for n in range(500))
+    for _ in range(5):
+        assert len(places(code, ".c")) == 500
+        gc.collect()
 
 
 async def test_the_title_of_code_is_its_file_name_and_a_makefile_needs_no_ending(tmp_path: Path) -> None:

@@ -369,6 +369,13 @@ async def test_size_time_memory_and_text_are_bounded(folder: Path) -> None:
     assert "memory" in greedy or "The reader" in greedy
 
 
+async def test_a_file_of_two_gigabytes_is_refused_without_reading_it(folder: Path) -> None:
+    with (folder / "huge.log").open("wb") as file:
+        file.truncate(2 * 10**9)
+    with pytest.raises(Invalid, match="The file has 2,000 MB; the limit is 200 MB"):
+        await FileBooks().read(folder / "huge.log")
+
+
 async def test_a_heading_counts_at_every_position_below_it(folder: Path) -> None:
     chapter = "<h1>" + "word " * 2_000 + "</h1>"
     page = chapter + "".join(f"<h2>{n}</h2><p>a" for n in range(200))
