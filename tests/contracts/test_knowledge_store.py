@@ -13,6 +13,7 @@ import pytest
 from tests.contracts.engines import LIBRARIES, open_knowledge, open_reader
 from toolscript.domain.errors import Invalid, NotFound, Unavailable
 from toolscript.domain.knowledge import Chunk, Extraction, KnowledgeRecords, Position, Source, SourceStatus, derive_id
+from toolscript.domain.search import TermCounts
 from toolscript.ports.stores import KnowledgeReader, KnowledgeStore
 
 pytestmark = pytest.mark.req("K-05", "X-02")
@@ -340,3 +341,17 @@ async def test_a_reader_reads_the_same_and_has_no_method_to_write(
     assert await reader.list_sources() == []
     await reader.close()
     await store.close()
+
+
+@pytest.mark.req("F-03")
+async def test_counts_of_terms_add_up_over_sources_and_end_with_them(store: KnowledgeStore) -> None:
+    for source in (BOOK, PAPER):
+        await store.replace(source, chunks_of(source, "text"), [])
+    assert await store.count_terms([1, 2]) == TermCounts(0, {})
+    await store.set_term_counts(BOOK.id, TermCounts(9, {1: 5, 2: 1, 999_999_936: 2}))
+    await store.set_term_counts(BOOK.id, TermCounts(3, {1: 3, 2: 1, 999_999_936: 2}))
+    await store.set_term_counts(PAPER.id, TermCounts(2, {2: 2}))
+    assert await store.count_terms([1, 2, 3, 999_999_936]) == TermCounts(5, {1: 3, 2: 3, 999_999_936: 2})
+    await store.set_term_counts(derive_id("unknown"), TermCounts(7, {1: 7}))
+    await store.remove(BOOK.id)
+    assert await store.count_terms([1, 2]) == TermCounts(2, {2: 2})

@@ -353,6 +353,9 @@ class KnowledgeReader(Protocol):
     async def count_contents(self) -> dict[str, tuple[int, int]]:
         """The numbers of chunks and extractions of each source, by its id."""
 
+    async def count_terms(self, terms: Sequence[int]) -> TermCounts:
+        """The number of chunks whose terms were counted, and of those that contain each of these terms."""
+
     async def ping(self) -> None:
         """Raises Unavailable when the store does not answer."""
 
@@ -386,6 +389,9 @@ class KnowledgeStore(KnowledgeReader, Protocol):
 
     async def add_extractions(self, source_id: str, extractions: Sequence[Extraction]) -> None:
         """Adds or replaces extractions by id. Raises NotFound for an unknown source."""
+
+    async def set_term_counts(self, source_id: str, counts: TermCounts) -> None:
+        """Replaces the counts of terms of a source's chunks. Ignores an unknown source."""
 
     async def set_status(self, source_id: str, status: str, metadata: Mapping[str, Any] | None = None) -> None:
         """Changes the status of a source, and its metadata unless None. Ignores an unknown source."""

@@ -1,5 +1,5 @@
-"""Knowledge on MongoDB, through pymongo: the collections `sources`, `chunks` and `extractions`. Ids are ObjectIds where
-they have 24 hexadecimal digits, and strings otherwise."""
+"""Knowledge on MongoDB, through pymongo: the collections `sources`, `chunks` and `extractions`, and `term_counts` for
+search by words. Ids are ObjectIds where they have 24 hexadecimal digits, and strings otherwise."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from toolscript.adapters.knowledge_records import (
 from toolscript.adapters.mongo.records import read_chunk, read_extraction, read_source, reading_order
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.knowledge import Chunk, Extraction, KnowledgeRecords, Source, SourceStatus
+from toolscript.domain.search import TermCounts
 
 DATABASE = "toolscript"
 READ_TIMEOUT_SECONDS = 2.0
@@ -34,6 +35,8 @@ WRITE_TIMEOUT_SECONDS = 30.0
 SERVER_SELECTION_SECONDS = 5.0
 CLOSE_TIMEOUT_SECONDS = 1.0
 READ_BATCH = 1000
+# In `term_counts`: in how many chunks of a source a term occurs. The "term" that counts the chunks:
+ALL_CHUNKS = -1
 WRITE_BATCH = 500
 
 # Other pipelines store more in their documents, such as vectors, which are not needed here.
@@ -46,6 +49,7 @@ INDEXES = {
     "sources": [IndexModel("title")],
     "chunks": [IndexModel(["source_id", "number"])],
     "extractions": [IndexModel(field) for field in ("source_id", "chunk_id", "type", "topics")],
+    "term_counts": [IndexModel("source_id"), IndexModel(["term", "texts"])],
 }
 # An index of the same fields exists under another name or with other options; it is kept.
 INDEX_EXISTS_CODES = {85, 86}
@@ -118,6 +122,16 @@ class MongoKnowledgeReader:
         )
         ids = [str(each["_id"]) for each in sources]
         return {source_id: (chunks.get(source_id, 0), extractions.get(source_id, 0)) for source_id in ids}
+
+    async def count_terms(self, terms: Sequence[int]) -> TermCounts:
+        stages: list[dict[str, Any]] = [
+            {"$match": {"term": {"$in": [ALL_CHUNKS, *terms]}}},
+            {"$group": {"_id": "$term", "texts": {"$sum": "$texts"}}},
+        ]
+        with self._translate_errors():
+            groups = await (await self._database["term_counts"].aggregate(stages)).to_list()
+        counts = {int(group["_id"]): int(group["texts"]) for group in groups}
+        return TermCounts(counts.pop(ALL_CHUNKS, 0), counts)
 
     async def ping(self) -> None:
         with self._translate_errors():
@@ -200,6 +214,19 @@ class MongoKnowledge(MongoKnowledgeReader):
         with self._translate_errors():
             await self._write(update, existing)
 
+    async def set_term_counts(self, source_id: str, counts: TermCounts) -> None:
+        rows = [
+            {"source_id": _key(source_id), "term": term, "texts": texts}
+            for term, texts in {ALL_CHUNKS: counts.documents, **counts.documents_with_term}.items()
+            if texts
+        ]
+        is_known = await self._find("sources", {"_id": {"$in": _keys([source_id])}}, ["_id"])
+        await self._create_indexes()
+        with self._translate_errors():
+            await self._database["term_counts"].delete_many({"source_id": {"$in": _keys([source_id])}})
+            if rows and is_known:
+                await self._database["term_counts"].insert_many(rows, ordered=False)
+
     async def set_status(self, source_id: str, status: str, metadata: Mapping[str, Any] | None = None) -> None:
         values = build_status_values(source_id, status, metadata)
         with self._translate_errors():
@@ -209,7 +236,7 @@ class MongoKnowledge(MongoKnowledgeReader):
         keys = _keys([source_id])
         with self._translate_errors():
             # The source goes last, so that an interrupted deletion is visible and can be repeated.
-            for name in ("extractions", "chunks"):
+            for name in ("term_counts", "extractions", "chunks"):
                 await self._database[name].delete_many({"source_id": {"$in": keys}})
             return (await self._database["sources"].delete_many({"_id": {"$in": keys}})).deleted_count > 0
 

@@ -14,7 +14,9 @@ from toolscript.adapters.knowledge_records import (
 )
 from toolscript.adapters.sql.database import Database, upsert
 from toolscript.adapters.sql.session import Row, Session, load
+from toolscript.adapters.sql.terms import ALL_TEXTS
 from toolscript.domain.knowledge import Chunk, Extraction, KnowledgeRecords, Position, Source
+from toolscript.domain.search import TermCounts
 
 
 class SqlKnowledgeReader:
@@ -61,6 +63,18 @@ class SqlKnowledgeReader:
         found = await self._database.read(lambda session: session.rows(statement))
         return {row["id"]: (row["chunks"], row["extractions"]) for row in found}
 
+    async def count_terms(self, terms: Sequence[int]) -> TermCounts:
+        def work(session: Session) -> TermCounts:
+            found = session.rows(
+                f"SELECT term, SUM(texts) AS texts FROM knowledge_terms WHERE {session.among('term', 'terms')} "
+                "GROUP BY term",
+                terms=[ALL_TEXTS, *terms],
+            )
+            counts = {row["term"]: int(row["texts"]) for row in found}
+            return TermCounts(counts.pop(ALL_TEXTS, 0), counts)
+
+        return await self._database.read(work)
+
     async def ping(self) -> None:
         await self._database.ping()
 
@@ -98,6 +112,24 @@ class SqlKnowledge(SqlKnowledgeReader):
             upsert(session, "knowledge_extractions", records, keys=["id"])
 
         await self._database.write(work)
+
+    async def set_term_counts(self, source_id: str, counts: TermCounts) -> None:
+        rows = [
+            {"term": term, "source_id": source_id, "texts": texts}
+            for term, texts in {ALL_TEXTS: counts.documents, **counts.documents_with_term}.items()
+            if texts
+        ]
+
+        def work(session: Session) -> None:
+            _lock(session, source_id)
+            session.run("DELETE FROM knowledge_terms WHERE source_id = :source_id", source_id=source_id)
+            if rows and _find_by_id(session, "knowledge_sources", [source_id]):
+                session.run_many(
+                    "INSERT INTO knowledge_terms (term, source_id, texts) VALUES (:term, :source_id, :texts)", rows
+                )
+
+        if is_storable(source_id):
+            await self._database.write(work)
 
     async def set_status(self, source_id: str, status: str, metadata: Mapping[str, Any] | None = None) -> None:
         values = build_status_values(source_id, status, metadata)

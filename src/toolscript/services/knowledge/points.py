@@ -1,20 +1,24 @@
 """Knowledge in the index: one point for each chunk and each extraction.
 
 A point has the digest of the text that its vector was made of, so that no text is embedded twice. The text is embedded
-with its heading, because a paragraph seldom repeats what its chapter is about. Alternatives: docs/decisions/0015.
+with its heading, because a paragraph seldom repeats what its chapter is about. Alternatives: docs/decisions/0015. The
+same text gives the point its terms, for search by words (docs/decisions/0026).
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from toolscript.domain.filters import Condition, Filter, Op
 from toolscript.domain.knowledge import Chunk, Extraction, Position, Source, format_content
-from toolscript.domain.search import Collection, FieldType, Point, Terms, Vector
+from toolscript.domain.search import Collection, FieldType, Point, TermCounts, Terms, Vector
 from toolscript.ports.models import Embedder
+from toolscript.retrieval.bm25 import document_terms
+from toolscript.retrieval.text.words import term_frequencies
 
 CHUNKS = "chunks"
 EXTRACTIONS = "extractions"
@@ -28,6 +32,10 @@ MAX_TOKENS = 400
 MIN_TOKENS = 16
 MAX_HEADING_CHARACTERS = 400
 MAX_EXTRACTION_CHARACTERS = 4_000
+# How the terms of points are made. With another number, all points are written again, without embedding their texts.
+TERMS_VERSION = 1
+# Of chunks with their headings, in four manuals.
+AVERAGE_LENGTH = 80.0
 
 Measure = Callable[[str], int]
 
@@ -55,6 +63,7 @@ class KnowledgeDraft:
     text: str
     digest: str
     payload: Mapping[str, Any]
+    terms: Terms
 
     @property
     def texts(self) -> dict[str, str]:
@@ -65,7 +74,12 @@ class KnowledgeDraft:
         return all(payload.get(name) == value for name, value in self.payload.items())
 
     def build_points(self, vectors: Mapping[str, Vector]) -> list[Point]:
-        return [Point(self.key, vectors[self.digest], Terms(), self.payload)]
+        return [Point(self.key, vectors[self.digest], self.terms, self.payload)]
+
+
+def count_terms(drafts: Sequence[KnowledgeDraft]) -> TermCounts:
+    """In how many of these texts each term occurs."""
+    return TermCounts(len(drafts), Counter(term for draft in drafts for term in draft.terms.ids))
 
 
 def _lower(topics: Iterable[str]) -> set[str]:
@@ -114,8 +128,9 @@ class SourceDrafter:
             "type": kind.lower(),
             "topics": topics,
             "digest": digest,
+            "terms": TERMS_VERSION,
         }
-        return KnowledgeDraft(own_id, text, digest, payload)
+        return KnowledgeDraft(own_id, text, digest, payload, document_terms(term_frequencies(text), AVERAGE_LENGTH))
 
     def _heading(self, position: Position) -> str:
         key = (position.chapter, position.section)

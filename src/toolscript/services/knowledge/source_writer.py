@@ -24,11 +24,13 @@ from toolscript.services.knowledge.points import (
     EXTRACTIONS,
     KnowledgeDraft,
     SourceDrafter,
+    count_terms,
     knowledge_collection,
     of_source,
 )
 from toolscript.services.support.concurrency import Progress
 
+Drafts = Mapping[str, Sequence[KnowledgeDraft]]
 Plans = Mapping[str, ReconcilePlan[KnowledgeDraft]]
 
 
@@ -66,9 +68,11 @@ class SourceWriter:
     ) -> int:
         """Saves the source with exactly these chunks and extractions; returns how many had to be embedded. `progress`
         gets the number of texts with a vector and the total. Until the end the source has the status `indexing`."""
-        plans = await self._plan(source, chunks, extractions, of_source(source.id))
+        drafts = await self._draft(source, chunks, extractions)
+        plans = await self._plan(drafts, of_source(source.id))
         embedded = await self._embed(plans, len(chunks) + len(extractions), progress)
         await self._store.replace(source.with_status(SourceStatus.INDEXING), chunks, extractions)
+        await self._store.set_term_counts(source.id, count_terms(drafts[CHUNKS]))
         await self._apply(plans)
         await self._store.set_status(source.id, source.status)
         return embedded
@@ -85,9 +89,10 @@ class SourceWriter:
         """Adds extractions to a saved source that has these chunks, and will have these extractions; returns how many
         had to be embedded. Costs what is added, however large the source is. `notes` become its metadata."""
         touched = {each.chunk_id for each in fresh}
-        plans = await self._plan(
+        drafts = await self._draft(
             source, [c for c in chunks if c.id in touched], [e for e in extractions if e.chunk_id in touched]
         )
+        plans = await self._plan(drafts)
         embedded = await self._embed(plans)
         await self._store.set_status(source.id, SourceStatus.INDEXING)
         await self._store.add_extractions(source.id, fresh)
@@ -122,8 +127,12 @@ class SourceWriter:
         for number, source in enumerate(sources):
             if progress:
                 progress(number, len(sources))
-            plans = await self._plan(source, *await self._store.get_contents(source.id), of_source(source.id))
+            drafts = await self._draft(source, *await self._store.get_contents(source.id))
+            plans = await self._plan(drafts, of_source(source.id))
             await self._embed(plans)
+            if plans[CHUNKS].changes:
+                # Before the points: while they are stale, a repetition counts again.
+                await self._store.set_term_counts(source.id, count_terms(drafts[CHUNKS]))
             await self._apply(plans)
             written += sum(plan.changes for plan in plans.values())
         if progress and sources:
@@ -140,20 +149,16 @@ class SourceWriter:
             removed += len(orphans)
         return removed
 
-    async def _plan(
-        self,
-        source: Source,
-        chunks: Sequence[Chunk],
-        extractions: Sequence[Extraction],
-        replaced: Filter | None = None,
-    ) -> Plans:
-        """What writes these chunks and extractions in place of the `replaced` points (None: of the same ids)."""
-        await self.open()
+    async def _draft(self, source: Source, chunks: Sequence[Chunk], extractions: Sequence[Extraction]) -> Drafts:
         drafter = SourceDrafter(source, self.embedder)
-        drafts = {
+        return {
             CHUNKS: await asyncio.to_thread(drafter.draft_chunks, chunks, extractions),
             EXTRACTIONS: await asyncio.to_thread(drafter.draft_extractions, extractions, chunks),
         }
+
+    async def _plan(self, drafts: Drafts, replaced: Filter | None = None) -> Plans:
+        """What writes the drafts in place of the `replaced` points (None: of the same ids)."""
+        await self.open()
         plans = {}
         for name, reconciler in self._reconcilers.items():
             ids = [draft.key for draft in drafts[name]]

@@ -18,7 +18,7 @@ def build_knowledge_response(query: str, results: KnowledgeResults) -> dict[str,
         "query": query,
         "sources_cited": list(results.sources_cited),
         "result_count": len(results.hits),
-        "search_type": "semantic",
+        "search_type": "hybrid" if results.has_words else "semantic",
     }
     if results.report.degraded:
         metadata["degraded"] = list(results.report.degraded)

@@ -38,6 +38,7 @@ from toolscript.domain.knowledge import KnowledgeRecords, Position, derive_id, f
 from toolscript.domain.requests import request_id
 from toolscript.domain.search import Collection
 from toolscript.retrieval.retriever import Retriever
+from toolscript.services.knowledge import ranking
 from toolscript.services.knowledge import search as module
 from toolscript.services.knowledge.points import CHUNKS, EXTRACTIONS, knowledge_collection
 from toolscript.services.knowledge.search import (
@@ -367,7 +368,7 @@ async def test_a_search_writes_and_creates_nothing() -> None:
     assert set(index.names()) == {"describe", "open", "dense"}
     opened = [args[0] for name, args, _ in index.calls if name == "open"]
     assert opened == [await index.real.describe(CHUNKS), await index.real.describe(EXTRACTIONS)]
-    assert set(store.names()) == {"get_records"}
+    assert set(store.names()) == {"count_terms", "get_records"}
 
 
 async def test_a_search_embeds_once_ranks_each_once_and_reads_once() -> None:
@@ -379,7 +380,8 @@ async def test_a_search_embeds_once_ranks_each_once_and_reads_once() -> None:
     for watched in (index, store, embedder):
         watched.calls.clear()
     await search.search(KnowledgeQuery("harbour at low water"))
-    assert (embedder.names(), index.names(), store.names()) == (["embed_query"], ["dense", "dense"], ["get_records"])
+    assert (embedder.names(), index.names()) == (["embed_query"], ["dense", "dense"])
+    assert store.names() == ["count_terms", "get_records"]
     fields = {args[0]: tuple(named["fields"]) for _, args, named in index.calls}
     assert set(fields.values()) == {("source_id", "chunk_id")}
 
@@ -536,7 +538,7 @@ async def test_a_collection_rebuilt_with_another_model_is_noticed() -> None:
     for name in (CHUNKS, EXTRACTIONS):
         await library.index.drop(name)
         await library.index.open(Collection(name, "another", library.embedder.dimensions))
-    now += module.CHECK_VALID_SECONDS
+    now += ranking.CHECK_VALID_SECONDS
     with pytest.raises(Unavailable, match="another"):
         await search.search(KnowledgeQuery("moon"))
 

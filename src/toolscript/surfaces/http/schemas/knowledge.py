@@ -60,7 +60,12 @@ class KnowledgeResultResponse(ResponseModel):
     """A matching chunk or extraction."""
 
     id: str
-    score: float = Field(ge=0, le=1, description="Cosine similarity of the result and the query.")
+    score: float = Field(
+        ge=0,
+        le=1,
+        description="Cosine similarity of the result and the query. Results are ordered by it and by the words that "
+        "they share with the query.",
+    )
     type: Literal["chunk", "extraction"]
     content: str = Field(
         description="Text of the chunk. For an extraction: a line with its type and topics, such as "
@@ -75,7 +80,10 @@ class KnowledgeMetadataResponse(ResponseModel):
     query: str
     sources_cited: list[str] = Field(description="Titles of the sources of the results, each once, in order.")
     result_count: int
-    search_type: Literal["semantic"]
+    search_type: Literal["hybrid", "semantic"] = Field(
+        description="`hybrid`: by meaning and words. `semantic`: by meaning, because no source has the words or they "
+        "are not indexed yet (`toolscript index rebuild`)."
+    )
     degraded: list[SearchPart] = Field(default_factory=list, description=f"{DEGRADED} Left out if there are none.")
 
 

@@ -1,0 +1,177 @@
+"""Ranks chunks and extractions by meaning and by words, both collections at the same time.
+
+Every place in the ranking has its cosine, also where only its words were found. Which fusion, and why: decision 0026.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from toolscript.domain.errors import NotFound, ToolscriptError, Unavailable
+from toolscript.domain.filters import Filter, Subset
+from toolscript.domain.search import Candidate, Collection, SearchPart, SearchReport, require_same_model
+from toolscript.ports.indexes import VectorIndex
+from toolscript.retrieval.deadline import Deadline
+from toolscript.retrieval.retriever import Legs, PreparedQuery, Retriever
+from toolscript.services.knowledge.points import CHUNK, CHUNKS
+
+EXTRACTION = "extraction"
+# How long a check of a collection is valid: other processes may rebuild it with another model.
+CHECK_VALID_SECONDS = 5.0
+DIGITS = 6
+FIELDS = ("source_id", "chunk_id")
+# The candidates that each ranking has at least: the order of the first ones must not depend on the limit.
+POOL = 50
+# What the words of a query add to a cosine at most: where a passage has all of them (docs/benchmarks.md).
+WORDS_WEIGHT = 0.2
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+
+class RankedPoint(NamedTuple):
+    """A place in the ranking: its cosine, rounded, from 0 to 1, and what its words add to that in the order."""
+
+    type: str
+    id: str
+    score: float
+    source_id: str | None
+    chunk_id: str | None
+    by_words: float = 0.0
+
+
+class KnowledgeRanking(NamedTuple):
+    """The best of both collections, best first; the collections that did not answer; whether words were compared."""
+
+    places: Sequence[RankedPoint]
+    missing: Sequence[str]
+    has_words: bool
+
+
+class KnowledgeRanker:
+    """Ranks in the collections that exist; they may be created while this lives."""
+
+    def __init__(self, retriever: Retriever, index: VectorIndex, clock: Callable[[], float] = time.monotonic) -> None:
+        self._retriever = retriever
+        self._index = index
+        self._clock = clock
+        self._valid_until: dict[str, float] = {}
+
+    async def rank(
+        self,
+        prepared: PreparedQuery,
+        legs: Mapping[str, Filter],
+        depth: int,
+        report: SearchReport,
+        deadline: Deadline,
+    ) -> KnowledgeRanking:
+        """The best `depth` of these collections, each with its filter. Raises Unavailable when none answers."""
+        answers = await asyncio.gather(
+            *(
+                call_part(SearchPart.INDEX, self._rank_collection(name, prepared, where, depth, report), deadline)
+                for name, where in legs.items()
+            ),
+            return_exceptions=True,
+        )
+        places: dict[tuple[str, str], RankedPoint] = {}
+        failed: dict[str, Unavailable] = {}
+        for name, answer in zip(legs, answers, strict=True):
+            if isinstance(answer, Unavailable):
+                failed[name] = answer
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                places |= {(place.type, place.id): place for place in answer}
+        for name, error in failed.items():
+            if len(failed) == len(legs):
+                raise error
+            log.warning("collection_not_searched", extra={"collection": name, "reason": error.message})
+        ordered = sorted(places.values(), key=_order)
+        return KnowledgeRanking(ordered[:depth], list(failed), any(place.by_words for place in ordered))
+
+    async def _rank_collection(
+        self, name: str, prepared: PreparedQuery, where: Filter, depth: int, report: SearchReport
+    ) -> list[RankedPoint]:
+        """The best of one collection by meaning and by words; none when it does not exist."""
+        try:
+            if not await self._is_open(name, prepared):
+                return []
+            depth = max(depth, POOL)
+            found = await self._retriever.rank(prepared, name, report, where=where, depth=depth, fields=FIELDS)
+            cosines, words = await self._complete(name, prepared, found)
+        except NotFound:  # it existed a moment ago
+            self._valid_until.pop(name, None)
+            if await self._index.describe(name) is None:
+                return []
+            raise
+        full = max(prepared.terms.full_score, 1e-9)
+        by_words = {c.id: WORDS_WEIGHT * min(1.0, c.score / full) for c in words}
+        return [_place(name, each, by_words.get(each.id, 0.0)) for each in cosines]
+
+    async def _complete(
+        self, name: str, prepared: PreparedQuery, found: Legs
+    ) -> tuple[list[Candidate], list[Candidate]]:
+        """All candidates with their cosines, and all that share words with the query: a passage that one ranking lacks
+        has its score there too, or deep places of it would decide the order."""
+        if not found.lexical or prepared.vector is None:
+            return found.dense, found.lexical
+        near, worded = ({candidate.id: candidate for candidate in leg} for leg in (found.dense, found.lexical))
+        unworded = Filter(within=Subset(frozenset(near.keys() - worded.keys())))
+        vectors, words = await asyncio.gather(
+            self._index.vectors(name, [i for i in worded if i not in near]),
+            self._index.lexical(name, prepared.terms.terms, where=unworded, limit=len(near), fields=()),
+        )
+        cosines = [Candidate(i, float(np.dot(v, prepared.vector)), worded[i].payload) for i, v in vectors.items()]
+        return [*found.dense, *cosines], [*found.lexical, *words]
+
+    async def _is_open(self, name: str, prepared: PreparedQuery) -> bool:
+        """Opens the collection if it exists. Raises Invalid when another model made it."""
+        now = self._clock()
+        if now < self._valid_until.get(name, -math.inf):
+            return True
+        existing = await self._index.describe(name)
+        if existing is None:
+            return False
+        dimensions = 0 if prepared.vector is None else len(prepared.vector)
+        require_same_model(existing, Collection(name, self._retriever.model or "", dimensions))
+        if name not in self._valid_until:
+            await self._index.open(existing)
+        self._valid_until[name] = now + CHECK_VALID_SECONDS
+        return True
+
+
+async def call_part(part: SearchPart, work: Awaitable[T], deadline: Deadline) -> T:
+    """The result of the work. Every error of the part becomes Unavailable: none is the caller's fault."""
+    try:
+        return await deadline.call(part, work)
+    except Unavailable:
+        raise
+    except ToolscriptError as error:
+        raise deadline.unavailable(part, error.message) from error
+
+
+def _order(place: RankedPoint) -> tuple[float, str, str]:
+    """Best first; equal ones by id."""
+    return -round(place.score + place.by_words, DIGITS), place.id, place.type
+
+
+def _place(collection: str, candidate: Candidate, by_words: float) -> RankedPoint:
+    """Raises ValueError for a score that is not finite."""
+    score = round(float(candidate.score), DIGITS)
+    if not math.isfinite(score + by_words):
+        raise ValueError(f"the score of {candidate.id} is not finite")
+    source_id, chunk_id = (_text(candidate.payload.get(name)) for name in FIELDS)
+    kind = CHUNK if collection == CHUNKS else EXTRACTION
+    return RankedPoint(kind, candidate.id, min(1.0, max(0.0, score)), source_id, chunk_id, by_words)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None
