@@ -13,7 +13,7 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from toolscript.domain.errors import Invalid, InvalidArguments, NotFound, ToolscriptError, Unavailable
 from toolscript.domain.profiles import Profile
@@ -30,12 +30,14 @@ from toolscript.services.results.document import (
     split_result,
     unpack_document,
 )
-from toolscript.services.results.search import ResultSearch
+from toolscript.services.results.search import ChunkFusion, rank_by_words
 from toolscript.services.tools.token_costs import CHARACTERS_PER_TOKEN, estimate_tokens
 
 DEFAULT_TOKENS = 10_000
 MIN_TOKENS, MAX_TOKENS = 100, 900_000
 KEPT_SECONDS = 3600.0
+# A call does not wait longer for the store: its answer is cut all the same.
+SAVE_SECONDS = 5.0
 MAX_KEPT_BYTES = 32 * 2**20
 # Of the budget, the beginning of a cut result takes a quarter, the end of an error an eighth, the shape a sixteenth.
 _BEGINNING, _ERROR_END, _SHAPE = 4, 8, 16
@@ -43,6 +45,8 @@ MAX_HITS = 10
 MAX_PAGE = 1_000_000
 # A result of 5 MB takes a core for half a second.
 MAX_CONCURRENT = 2
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +83,7 @@ class LargeResults:
     ) -> None:
         """`max_tokens` of 0 cuts nothing. `find_profile` returns the profile of the current request."""
         self._store = store
-        self._search = ResultSearch(embedder)
+        self._search = ChunkFusion(embedder)
         self._max_tokens = max_tokens
         self._find_profile = find_profile
         self._clock = clock
@@ -95,14 +99,13 @@ class LargeResults:
         result = replace_large_blobs(result, max_bytes)
         if not is_larger(result, max_bytes):
             return result
-        async with self._turns:
-            document, passed, place = await asyncio.to_thread(split_result, result)
-            size = count_bytes(document.text)
-            if size <= max_bytes:
-                return result
-            handle, reason = await self._keep(document, user)
-            is_error = result.get("isError") is True
-            cut = await asyncio.to_thread(self._describe_cut, document, handle, reason, max_bytes, is_error=is_error)
+        document, passed, place = await self._work(split_result, result)
+        size = count_bytes(document.text)
+        if size <= max_bytes:
+            return result
+        handle, reason = await self._keep(document, user)
+        is_error = result.get("isError") is True
+        cut = await self._work(self._describe_cut, document, handle, reason, max_bytes, is_error)
         about = {"handle": handle, "tokens": estimate_tokens(size), "bytes": size}
         kept = {key: value for key, value in result.items() if key != "structuredContent"}
         content = [*passed[:place], {"type": "text", "text": cut}, *passed[place:]]
@@ -130,9 +133,8 @@ class LargeResults:
         Raises NotFound for a handle that is unknown, expired or of another caller, and for a path that does not exist;
         Invalid for a page that does not exist; Unavailable when the store fails.
         """
-        async with self._turns:
-            document = await self._load(handle, user, path)
-            pages = await asyncio.to_thread(self._split, document.text, max_tokens)
+        document = await self._load(handle, user, path)
+        pages = await self._work(self._split, document.text, max_tokens)
         number = page or 1
         if not 1 <= number <= len(pages):
             raise Invalid(f"page: must be a whole number from 1 to {len(pages)}", details={"field": "page"})
@@ -144,23 +146,30 @@ class LargeResults:
     ) -> list[ResultHit]:
         """The parts of a result, or of the value at a path, that fit a query, best first, together within the budget.
         Raises what `read_page` raises."""
+        document = await self._load(handle, user, path)
+        chunks, by_words = await self._work(rank_by_words, document, query)
+        found = await self._search.fuse(query, chunks, by_words)
+        return await self._work(self._build_hits, document, path, found[:MAX_HITS], max_tokens)
+
+    async def _work(self, work: Callable[..., T], *arguments: Any) -> T:
+        """Runs what keeps a core busy in a thread, a few at a time. Nobody waits for the store here."""
         async with self._turns:
-            document = await self._load(handle, user, path)
-            found = await self._search.search(document, query)
-            return await asyncio.to_thread(self._build_hits, document, path, found[:MAX_HITS], max_tokens)
+            return await asyncio.to_thread(work, *arguments)
 
     async def _keep(self, document: ResultDocument, user: str) -> tuple[str | None, str]:
         """The handle; or None, and why the result was not kept."""
-        content = await asyncio.to_thread(document.pack)
+        content = await self._work(document.pack)
         if len(content) > MAX_KEPT_BYTES:
             return None, f"it is larger than {MAX_KEPT_BYTES // 2**20} MiB even when compressed"
         handle, now = f"r_{secrets.token_hex(8)}", self._clock()
         try:
             owner = self._name_owner(user)
-            await self._store.save(handle, owner, content, now=now, expires_at=now + KEPT_SECONDS)
-        except ToolscriptError as error:
-            log.warning("result_not_kept", extra={"reason": error.message})
-            return None, "the store does not answer" if isinstance(error, Unavailable) else error.message
+            async with asyncio.timeout(SAVE_SECONDS):
+                await self._store.save(handle, owner, content, now=now, expires_at=now + KEPT_SECONDS)
+        except (ToolscriptError, TimeoutError) as error:
+            log.warning("result_not_kept", extra={"reason": str(error) or "the store was too slow"})
+            is_down = isinstance(error, Unavailable | TimeoutError)
+            return None, "the store does not answer" if is_down else str(error)
         return handle, ""
 
     async def _load(self, handle: str, user: str, path: str | None) -> ResultDocument:
@@ -171,8 +180,8 @@ class LargeResults:
                 "tool again",
                 details={"handle": handle[:40]},
             )
-        document = await asyncio.to_thread(unpack_document, content)
-        return await asyncio.to_thread(document.select, path) if path else document
+        document = await self._work(unpack_document, content)
+        return await self._work(document.select, path) if path else document
 
     def _name_owner(self, user: str) -> str:
         profile = self._find_profile()
@@ -205,7 +214,7 @@ class LargeResults:
         return hits
 
     def _describe_cut(
-        self, document: ResultDocument, handle: str | None, reason: str, max_bytes: int, *, is_error: bool
+        self, document: ResultDocument, handle: str | None, reason: str, max_bytes: int, is_error: bool
     ) -> str:
         """The beginning of a result, its shape, how large the whole is, and how to go on."""
         text = document.text

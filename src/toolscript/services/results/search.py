@@ -36,21 +36,22 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _RankedChunk:
+class RankedChunk:
+    """A chunk, by its number, and its score."""
+
     id: str
     score: float
 
 
-class ResultSearch:
-    """Ranks the chunks of a result."""
+class ChunkFusion:
+    """Ranks the chunks that words have found by meaning, too."""
 
     def __init__(self, embedder: Embedder | None) -> None:
         self._embedder = embedder
 
-    async def search(self, document: ResultDocument, query: str) -> list[TextChunk]:
+    async def fuse(self, query: str, chunks: Sequence[TextChunk], by_words: Sequence[RankedChunk]) -> list[TextChunk]:
         """The chunks that fit the query, best first. Where no chunk has a word of it, those that are near in meaning,
         if the result is short."""
-        chunks, by_words = await asyncio.to_thread(_rank_by_words, document, query)
         candidates = [int(each.id) for each in by_words[:MAX_EMBEDDED]]
         if len(chunks) <= MAX_EMBEDDED:
             candidates = list(range(len(chunks)))
@@ -60,7 +61,7 @@ class ResultSearch:
 
     async def _rank_by_meaning(
         self, query: str, chunks: Sequence[TextChunk], candidates: Sequence[int]
-    ) -> list[_RankedChunk]:
+    ) -> list[RankedChunk]:
         if self._embedder is None or not candidates:
             return []
         texts = [chunks[at].text[:EMBEDDED_CHARACTERS] for at in candidates]
@@ -72,10 +73,10 @@ class ResultSearch:
             log.info("result_searched_by_words_alone", extra={"reason": str(error)})
             return []
         scores = {_name(at): float(vector @ each) for at, each in zip(candidates, vectors, strict=True)}
-        return [_RankedChunk(i, score) for i, score in sort_scores(scores)]
+        return [RankedChunk(i, score) for i, score in sort_scores(scores)]
 
 
-def _rank_by_words(document: ResultDocument, query: str) -> tuple[list[TextChunk], list[_RankedChunk]]:
+def rank_by_words(document: ResultDocument, query: str) -> tuple[list[TextChunk], list[RankedChunk]]:
     """The chunks of a document, and those that have a word of the query, best first."""
     whole = chunk_text(document.text, CHUNK_BYTES) if document.root is None else chunk_json(document.root, CHUNK_BYTES)
     chunks = list(whole)
@@ -93,7 +94,7 @@ def _rank_by_words(document: ResultDocument, query: str) -> tuple[list[TextChunk
             terms = document_terms(frequencies, average)
             pairs = zip(terms.ids, terms.weights, strict=True)
             scores[_name(at)] = sum(weight * weights.get(number, 0.0) for number, weight in pairs)
-    return chunks, [_RankedChunk(i, score) for i, score in sort_scores(scores)]
+    return chunks, [RankedChunk(i, score) for i, score in sort_scores(scores)]
 
 
 def _find_candidates(chunks: Sequence[TextChunk], wanted: Sequence[str]) -> list[int]:

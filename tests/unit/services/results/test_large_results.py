@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 from collections.abc import AsyncIterator, Mapping
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.fixtures.databases import open_memory_database
-from tests.fixtures.faults import FaultyAdapter, raising
+from tests.fixtures.faults import FaultyAdapter, hang, raising
 from toolscript.adapters.memory import HashedEmbedder
 from toolscript.adapters.sql.results import SqlResults
 from toolscript.domain.errors import Invalid, NotFound, Unavailable
@@ -190,6 +191,15 @@ async def test_without_the_store_the_answer_is_cut_and_says_so(store: SqlResults
     assert "It was not kept: the store does not answer. Call the tool again with narrower arguments.]" in get_text(
         result
     )
+
+
+async def test_a_store_that_hangs_delays_the_answer_for_a_bounded_time(
+    store: SqlResults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SAVE_SECONDS", 0.01)
+    bench = Bench(FaultyAdapter(store, "save", hang))
+    results = await asyncio.gather(*(bench.cut(write_lines(1000)) for _ in range(5)))
+    assert all("It was not kept: the store does not answer." in get_text(result) for result in results)
 
 
 async def test_a_result_above_the_bound_is_not_kept(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
