@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -114,7 +115,8 @@ class ToolOverviews:
         view = await self._visibility.find_view()
         facts = (await self._snapshots.current().facts()).items
         visible = {i: each for i, each in facts.items() if view.shows(i)}
-        pinned = _find_pinned(profile.pinned, visible) if profile else ()
+        # 20 patterns take 0.2 s among 10 000 tools, and calls must not wait for that.
+        pinned = await asyncio.to_thread(_find_pinned, profile.pinned, visible) if profile and profile.pinned else ()
         skills = [each for each in await self._skills.all(active_only=True) if each.tool_count]
         largest = sorted(skills, key=lambda each: (-each.tool_count, each.skill.id))
         return ToolOverview(
@@ -134,8 +136,6 @@ def _count_tools(visible: Mapping[str, ItemFacts]) -> tuple[tuple[str, int], ...
 
 
 def _find_pinned(pinned: Sequence[str], visible: Mapping[str, ItemFacts]) -> list[str]:
-    if not pinned:
-        return []
     tools = [i for i, each in visible.items() if each.type is ItemType.TOOL]
     found = dict.fromkeys(i for entry in pinned for i in _match(entry, tools))
     return [i for i in found if _NATIVE_NAME.fullmatch(i)][:MAX_PINNED]
