@@ -116,7 +116,7 @@ def test_blocks_of_code_know_their_lines_and_lose_none() -> None:
     for part in parts:
         assert part.line is not None
         assert lines[part.line - 1].strip() == part.text.split("\n")[0].strip()
-    assert max(len(part.text) for part in parts) <= 1_200
+    assert max(len(part.text) for part in parts) <= source._MAX_BLOCK_CHARACTERS
 
 
 def test_without_grammars_definitions_at_the_margin_are_chapters(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from toolscript.adapters.files.parts import build_book
 from toolscript.adapters.files.worker import parse_file
 from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import BlockKind, Book
+from toolscript.retrieval.text.book_chunks import cut
 
 pytestmark = pytest.mark.req("K-06")
 
@@ -44,6 +45,14 @@ def test_every_block_of_a_long_table_begins_with_the_header() -> None:
     assert [line for block in blocks for line in block.text.split("\n")[1:]] == [
         f"part number {n} | {n}" for n in range(1_000)
     ]
+
+
+def test_every_chunk_of_a_table_begins_with_the_header() -> None:
+    rows: list[Sequence[object]] = [["part", "stock"], *([f"part number {n}", n] for n in range(200))]
+    pieces = cut(read(write_csv(rows), ".csv").blocks, size=300, overlap=60, measure=len)
+    assert len(pieces) > 10
+    assert {piece.text.split("\n")[0] for piece in pieces} == {"part | stock"}
+    assert pieces[0].position.line == 2
 
 
 def test_numbers_in_the_first_row_are_not_taken_for_names_of_columns() -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # A shorter definition stays whole: its methods are not sections of their own.
 _WHOLE_CHARACTERS = 900
 # Blocks are about as long as a chunk, so that the line of a chunk is near that of its text.
-_MAX_BLOCK_CHARACTERS = 1_200
+_MAX_BLOCK_CHARACTERS = 700
 _MAX_AVERAGE_LINE = 1_000
 _MIN_MINIFIED = 10_000
 _TOP_LEVEL = re.compile(
