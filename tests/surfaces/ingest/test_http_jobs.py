@@ -218,3 +218,31 @@ async def test_bad_requests_name_the_wrong_field(
     if field:
         assert answer.json()["error"]["details"]["field"] == field
     assert (await http.get("/api/v1/jobs", headers=ACME)).json() == {"jobs": []}
+
+
+async def test_two_tenants_that_ingest_at_once_get_what_each_gets_alone(tmp_path: Path) -> None:
+    def upload(tenant: str) -> list[tuple[str, tuple[str, bytes]]]:
+        texts = (f"# {tenant} {n}\n\nA hive of {tenant} needs shade {n}, and water." for n in range(30))
+        return [("file", (f"n{n}.md", text.encode())) for n, text in enumerate(texts)]
+
+    async def search(http: httpx.AsyncClient, tenant: str) -> list[Any]:
+        answers = []
+        for kind in ("keyword", "semantic", "hybrid"):
+            body = {"query": "a hive needs water", "search_type": kind, "top_k": 50}
+            answer = (await http.post("/search", headers=of_tenant(tenant), json=body)).json()
+            answers.append({name: answer[name] for name in ("hits", "total", "total_relation")})
+        return answers
+
+    async def ingest(http: httpx.AsyncClient, tenant: str) -> None:
+        headers = of_tenant(tenant)
+        started = await http.post("/api/v1/ingest", headers=headers, files=upload(tenant))
+        assert (await finish(http, started.json(), headers))["added"] == 30
+
+    alone = {}
+    for tenant in ("acme", "other"):
+        async with serve(tmp_path / tenant) as (_, http):
+            await ingest(http, tenant)
+            alone[tenant] = json.dumps(await search(http, tenant))
+    async with serve(tmp_path / "both") as (_, http):
+        await asyncio.gather(ingest(http, "acme"), ingest(http, "other"))
+        assert {tenant: json.dumps(await search(http, tenant)) for tenant in alone} == alone
