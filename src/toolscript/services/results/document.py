@@ -93,6 +93,7 @@ def is_larger(result: Mapping[str, Any], max_bytes: int) -> bool:
 
 def split_result(result: Mapping[str, Any]) -> tuple[ResultDocument, list[Mapping[str, Any]], int]:
     """The text of a result, the blocks that are passed on as they are, and where among these the text belongs."""
+    result = _unwrap_resource(result)
     blocks: Sequence[Mapping[str, Any]] = result.get("content") or ()
     read = [(block, _read_text(block)) for block in blocks]
     passed = [block for block, text in read if text is None]
@@ -102,6 +103,16 @@ def split_result(result: Mapping[str, Any]) -> tuple[ResultDocument, list[Mappin
     structured = result.get("structuredContent")
     is_repeated = structured is not None and _repeats(structured, [text for _, text in texts])
     return ResultDocument(named, None if is_repeated else structured), passed, place
+
+
+def _unwrap_resource(result: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The answer of a text resource as blocks, to be read line by line: as JSON it would be one line."""
+    match result:
+        case {"structuredContent": {"contents": [*contents]}} if "content" not in result and all(
+            isinstance(each, dict) and isinstance(each.get("text"), str) for each in contents
+        ):
+            return {"content": [{"type": "resource", "resource": each} for each in contents]}
+    return result
 
 
 def _read_text(block: Mapping[str, Any]) -> str | None:

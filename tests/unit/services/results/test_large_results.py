@@ -165,11 +165,18 @@ async def test_structured_content_beside_other_text_comes_after_it(bench: Bench)
     assert (page.text, page.pages) == ("17", 1)
 
 
-async def test_a_prompt_or_resource_without_content_is_cut_too(bench: Bench) -> None:
+async def test_the_text_of_a_resource_is_read_line_by_line(bench: Bench) -> None:
     answer = {"structuredContent": {"contents": [{"uri": "memo://a", "text": write_lines(1000)}]}}
     result = await bench.results.cut(answer, "ann")
-    assert get_text(result).startswith('{"contents": [{"uri": "memo://a"')
-    assert await bench.read_all(get_handle(result), "contents.0.text") == write_lines(1000)
+    assert get_text(result).startswith(write_lines(1000)[:200])
+    assert await bench.read_all(get_handle(result)) == write_lines(1000)
+
+
+async def test_the_messages_of_a_prompt_have_paths(bench: Bench) -> None:
+    message = {"role": "user", "content": {"type": "text", "text": write_lines(1000)}}
+    result = await bench.results.cut({"structuredContent": {"messages": [message]}}, "ann")
+    assert get_text(result).startswith('{"messages": [{"role": "user"')
+    assert await bench.read_all(get_handle(result), "messages.0.content.text") == write_lines(1000)
 
 
 async def test_an_error_keeps_its_flag_its_beginning_and_its_end(bench: Bench) -> None:
