@@ -59,6 +59,16 @@ def test_numbers_in_the_first_row_are_not_taken_for_names_of_columns() -> None:
     assert [block.text for block in read("1;2,5\n3;4,7\n", ".csv").blocks] == ["column 1 | column 2\n1 | 2,5\n3 | 4,7"]
 
 
+def test_lone_cells_above_a_table_are_captions() -> None:
+    blocks = read("Report of bees,\n,\nhive,count\nold,7\n", ".csv").blocks
+    assert [(block.kind, block.text) for block in blocks] == [
+        (BlockKind.PROSE, "Report of bees"),
+        (BlockKind.TABLE, "hive | count\nold | 7"),
+    ]
+    assert [block.text for block in read("only one line\n", ".csv").blocks] == ["only one line"]
+    assert [block.text for block in read("name\nbolt\nnut\n", ".csv").blocks] == ["name\nbolt\nnut"]
+
+
 def test_a_table_in_utf_16_is_read() -> None:
     assert [block.text for block in read("größe\tname\n1\tä\n", ".tsv", "utf-16").blocks] == ["größe | name\n1 | ä"]
 

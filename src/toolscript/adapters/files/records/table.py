@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from toolscript.adapters.files.parts import ParsedBook, TextBlock, format_row
+from toolscript.adapters.files.parts import ParsedBook, TextBlock, clean_prose, format_row
 from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import BlockKind
 
@@ -41,7 +41,11 @@ def read_table(text: str) -> ParsedBook:
 
 def build_table(rows: Sequence[tuple[int, Sequence[str]]]) -> Iterator[TextBlock]:
     """Groups numbered rows into blocks, each of which begins with the names of the columns: the first row, or numbers
-    if it has no names."""
+    if it has no names. Lone cells above are captions."""
+    captions = _count_captions(rows)
+    for number, row in rows[:captions]:
+        yield TextBlock(clean_prose(" ".join(row)), line=number)
+    rows = rows[captions:]
     first = rows[0][1] if rows else []
     if rows[1:] and _is_header(first):
         names, rows = format_row(first), rows[1:]
@@ -60,6 +64,14 @@ def build_table(rows: Sequence[tuple[int, Sequence[str]]]) -> Iterator[TextBlock
         size += len(line)
     if lines:
         yield TextBlock("\n".join([names, *lines]), BlockKind.TABLE, line=start)
+
+
+def _count_captions(rows: Sequence[tuple[int, Sequence[str]]]) -> int:
+    """Returns how many rows at the beginning have one cell, in a table that has more, or that is nothing else."""
+    widths = [sum(bool(cell.strip()) for cell in row) for _, row in rows[:_SAMPLED_ROWS]]
+    if len(rows) > 1 and max(widths) == 1:
+        return 0
+    return next((number for number, width in enumerate(widths) if width > 1), len(widths))
 
 
 def _find_delimiter(text: str) -> str:
