@@ -1,6 +1,6 @@
-"""Sorting with a real language model: a small one of 135 million parameters, served over the protocol that users' are.
+"""Sorting and answering with a real language model: a small one of 135 million parameters, over the usual protocol.
 
-This does not measure how well models sort: it shows that a real server accepts our requests and that its answers are
+This does not measure how well models do it: it shows that a real server accepts our requests and that its answers are
 used.
 """
 
@@ -17,6 +17,7 @@ import pytest
 from toolscript.adapters.openai_api.chat import OpenAiChat
 from toolscript.domain.catalog import Item, Origin, Skill
 from toolscript.services.catalogue.llm_classifier import LlmClassifier
+from toolscript.services.knowledge.answers import AnswerStatus, AnswerWriter
 
 SKILLS = [
     Skill("file_operations", "File Operations", "Read, write, move and find files.", examples=("read_file",)),
@@ -79,3 +80,17 @@ async def test_a_real_model_sorts_more_than_half_of_the_tools_right_and_every_an
     first = [each.assignments[0].skill_id if each and each.assignments else None for each in found]
     right = sum(answer == skill for answer, (_, _, skill) in zip(first, TOOLS, strict=True))
     assert right > len(TOOLS) / 2
+
+
+@pytest.mark.req("F-04")
+async def test_a_real_model_answers_only_what_its_passages_say(chat_server: str) -> None:
+    passages = ["Ships enter the harbour at high water.", "Roses are cut in early spring, after the frost."]
+    model = OpenAiChat(chat_server, None, "smollm2", timeout_seconds=300)
+    try:
+        found = await AnswerWriter(model).answer("When are roses cut?", passages)
+    finally:
+        await model.close()
+    assert found.status in {AnswerStatus.ANSWERED, AnswerStatus.UNSUPPORTED}  # asked with the schema, and understood
+    for sentence in found.sentences:
+        assert sentence.passages
+        assert set(sentence.passages) <= {1, 2}

@@ -216,7 +216,12 @@ class App:
         )
         self.document_search = self._build_document_search(retriever)
         self.knowledge_search = KnowledgeSearch(
-            retriever, index, self.knowledge, observability.events, span=observability.span
+            retriever,
+            index,
+            self.knowledge,
+            observability.events,
+            language_model=self.language_model,
+            span=observability.span,
         )
         self.ingest_documents = IngestDocuments(self.documents, index, embedder)
 

@@ -18,8 +18,9 @@ from toolscript.evaluation.metrics import Scores, score_by_grade, score_by_group
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.documents.ingest import IngestDocuments
 from toolscript.services.documents.search import DocumentQuery, DocumentSearch, SearchType
+from toolscript.services.knowledge.context import KnowledgeHit
 from toolscript.services.knowledge.ingest import IngestKnowledge, SourceDetails
-from toolscript.services.knowledge.search import KnowledgeHit, KnowledgeQuery, KnowledgeSearch
+from toolscript.services.knowledge.search import KnowledgeQuery, KnowledgeSearch
 from toolscript.services.tools.hierarchical_search import HierarchicalQuery, HierarchicalSearch, Strategy
 from toolscript.services.tools.hybrid_search import DEFAULT_THRESHOLD, ToolSearch
 from toolscript.services.tools.ranking import Blend

@@ -288,6 +288,20 @@ def test_passages_are_shortened_unless_full_ones_are_requested(small_folder: Pat
     assert "…" not in knowledge("search", "amber", "--full").stdout
 
 
+@pytest.mark.req("F-03", "F-04")
+def test_sections_copies_and_answers_are_shown(small_folder: Path) -> None:
+    text = "# Amber\n\n" + "\n\n".join(f"Amber number {n} is old resin of trees, found at sea {n}." for n in range(40))
+    for name in ("one", "two"):
+        Path(f"{name}.md").write_text(text)
+        knowledge("ingest", f"{name}.md", "--title", name)
+    passages = run_json("knowledge", "search", "amber")["results"]
+    sections = run_json("knowledge", "search", "amber", "--context", "section")["results"]
+    assert len(sections[0]["content"]) > len(passages[0]["content"])
+    shown = knowledge("search", "amber", "--answer").stdout
+    assert shown.startswith("No answer: no language model is configured")
+    assert "also in " in shown
+
+
 def test_an_empty_result_suggests_what_to_do(small_folder: Path) -> None:
     no_sources = "No sources yet: add some with toolscript knowledge ingest FILE.\n"
     assert knowledge("list").stdout == no_sources

@@ -28,6 +28,7 @@ from toolscript.surfaces.logs import JsonLines
 pytestmark = pytest.mark.req("K-01")
 
 SEARCH = "/search_knowledge"
+PARAMETERS = ["query", "limit", "type", "topics", "answer", "context"]
 CODES = {"VALIDATION_ERROR", "NOT_FOUND", "RATE_LIMITED", "INTERNAL_ERROR"}
 
 
@@ -311,8 +312,8 @@ async def test_a_difference_between_query_string_and_body_is_an_error(http: http
 @pytest.mark.req("K-03")
 async def test_unknown_and_repeated_parameters_are_named(http: httpx.AsyncClient) -> None:
     error = refusal(await http.post(f"{SEARCH}?query=a&topic=b&topic=c&top%20k=3"), 422, "VALIDATION_ERROR")
-    assert error["message"] == "unknown parameters: 'topic', 'top k'; allowed are query, limit, type, topics"
-    assert error["details"] == {"field": "topic", "allowed": ["query", "limit", "type", "topics"]}
+    assert error["message"] == f"unknown parameters: 'topic', 'top k'; allowed are {', '.join(PARAMETERS)}"
+    assert error["details"] == {"field": "topic", "allowed": PARAMETERS}
     error = refusal(await http.post(f"{SEARCH}?query=a&limit=1&query=b&limit=2"), 422, "VALIDATION_ERROR")
     assert error["message"] == "query, limit: given more than once in the query string: give one of each"
 
@@ -442,11 +443,11 @@ async def test_openapi_describes_knowledge_search(app: App) -> None:
     post = described["post"]
     assert (post["operationId"], post["security"], post["tags"]) == ("search_knowledge", [], ["knowledge"])
     assert post["responses"].keys() == {"200", "403", "413", "422", "429", "500", "503"}
-    assert [parameter["name"] for parameter in post["parameters"]] == ["query", "limit", "type", "topics"]
+    assert [parameter["name"] for parameter in post["parameters"]] == PARAMETERS
     assert not any(parameter["required"] for parameter in post["parameters"])
     assert post["requestBody"]["required"] is False
     schema = post["requestBody"]["content"]["application/json"]["schema"]
-    assert schema["properties"].keys() == {"query", "limit", "type", "topics"}
+    assert list(schema["properties"]) == PARAMETERS
 
 
 async def searches(http: httpx.AsyncClient) -> dict[str, float]:

@@ -312,3 +312,28 @@ async def test_a_hanging_mongodb_is_a_503_within_the_deadline(app: App) -> None:
         port = silent.getsockname()[1]
         async with reading_from(app, f"mongodb://127.0.0.1:{port}/silent", seconds=1.0) as http:
             check_503(await post_search(http), "store")
+
+
+@pytest.mark.req("F-04")
+async def test_without_a_language_model_the_results_come_with_a_note(app: App) -> None:
+    async with open_client(app) as http:
+        plain = await search_ok(http)
+        response = await search_ok(http, answer=True)
+        by_query_string = (await http.post(SEARCH, params={"query": "enter the harbour", "answer": "true"})).json()
+    assert by_query_string == response
+    answer = response.pop("answer")
+    assert response == plain
+    assert (answer["status"], answer["text"], answer["sentences"]) == ("unavailable", "", [])
+    assert "TOOLSCRIPT_LLM_URL" in answer["note"]
+
+
+@pytest.mark.req("F-03")
+async def test_a_context_is_passage_or_section_and_nothing_else(app: App) -> None:
+    async with open_client(app) as http:
+        plain = await search_ok(http)
+        assert await search_ok(http, context="passage") == plain
+        wide = await search_ok(http, context="section")
+        refused = await post_search(http, context="book")
+    assert len(wide["results"]) <= len(plain["results"])
+    assert refused.status_code == 422
+    assert refused.json()["error"]["code"] == "VALIDATION_ERROR"

@@ -86,6 +86,7 @@ async def over_plain_http(app: App, **request: Any) -> dict[str, Any]:
         {"query": "spring", "limit": 2},
         {"query": "spring", "type": ["warning", "decision"], "topics": ["ships"]},
         {"query": "nothing of the kind", "type": "pattern"},
+        {"query": "enter the harbour", "answer": True, "context": "section"},
     ],
 )
 async def test_the_result_is_the_response_of_http_as_text_and_as_an_object(app: App, body: dict[str, Any]) -> None:
@@ -102,6 +103,8 @@ async def test_the_result_is_the_response_of_http_as_text_and_as_an_object(app: 
     [
         ({"limit": "2"}, None),
         ({"limit": 2}, None),
+        ({"limit": 2, "answer": "true", "context": "section"}, None),
+        ({"limit": 2, "answer": None}, None),
         ({"type": "warning"}, {WARNING.id}),
         ({"type": "warning, decision"}, {WARNING.id, DECISION.id}),
         ({"type": '["warning", "decision"]'}, {WARNING.id, DECISION.id}),
@@ -233,7 +236,7 @@ async def test_the_tool_is_described_and_read_only(app: App) -> None:
         (tool,) = [each for each in (await client.list_tools()).tools if each.name == "search_knowledge"]
     assert tool.annotations is not None
     assert (tool.annotations.read_only_hint, tool.annotations.open_world_hint) == (True, False)
-    assert list(tool.input_schema["properties"]) == ["query", "limit", "type", "topics"]
+    assert list(tool.input_schema["properties"]) == ["query", "limit", "type", "topics", "answer", "context"]
     assert tool.input_schema["required"] == ["query"]
     assert tool.input_schema["properties"]["limit"] == {
         "type": "integer",

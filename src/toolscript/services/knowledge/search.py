@@ -6,6 +6,7 @@ collections: a process that only searches needs read access only.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 import unicodedata
@@ -20,11 +21,14 @@ from toolscript.domain.filters import Condition, Filter, Op
 from toolscript.domain.knowledge import UNKNOWN_SOURCE, KnowledgeRecords, Position, format_content
 from toolscript.domain.search import SearchPart, SearchReport, TermCounts, no_span
 from toolscript.ports.indexes import VectorIndex
+from toolscript.ports.models import LanguageModel
 from toolscript.ports.observability import EventSink
 from toolscript.ports.stores import KnowledgeReader
 from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.query import check_range
 from toolscript.retrieval.retriever import Retriever
+from toolscript.services.knowledge.answers import AnswerWriter, KnowledgeAnswer
+from toolscript.services.knowledge.context import KnowledgeHit, PassageContext, fold_copies, widen_hits
 from toolscript.services.knowledge.points import CHUNK, CHUNKS, EXTRACTIONS
 from toolscript.services.knowledge.ranking import (
     EXTRACTION,
@@ -40,6 +44,8 @@ MAX_WORDS, MAX_WORD_CHARACTERS = 50, 200
 # Seconds from the start of a search by which each part must have answered, so that one that hangs leaves the others
 # time.
 EMBEDDED_BY, RANKED_BY, READ_BY = 1.2, 1.6, 2.0
+# Seconds to read the sections of the hits, for searches that want them.
+WIDENED_WITHIN = 2.0
 # How many more hits than requested are ranked, because the store may lack some; and how many in a second try.
 SPARE, MANY = 8, 300
 # Unicode categories that no store need hold: control characters and halves of surrogate pairs.
@@ -52,38 +58,27 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class KnowledgeQuery:
     """A search request. `types`: chunk, extraction, or types of extractions; any of them, all when empty. `topics`: any
-    of them, ignoring case."""
+    of them, ignoring case. `answer`: whether a language model should answer from the hits. `context`: how much
+    of its surroundings each hit shows."""
 
     query: str
     limit: int = DEFAULT_HITS
     types: tuple[str, ...] = ()
     topics: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class KnowledgeHit:
-    """A chunk or an extraction that was found, with its citation."""
-
-    id: str
-    score: float
-    type: str
-    content: str
-    source_id: str
-    chunk_id: str | None
-    title: str
-    authors: tuple[str, ...]
-    position: Position
+    answer: bool = False
+    context: PassageContext = PassageContext.PASSAGE
 
 
 @dataclass(slots=True)
 class KnowledgeResults:
     """The answer to a search: hits, best first, and the titles of what they come from. `has_words`: whether words
-    were compared, or only meanings."""
+    were compared, or only meanings. `answer` is that of a language model, if the query wants one."""
 
     hits: list[KnowledgeHit]
     sources_cited: list[str]
     report: SearchReport = field(default_factory=SearchReport)
     has_words: bool = False
+    answer: KnowledgeAnswer | None = None
 
 
 class KnowledgeSearch:
@@ -96,6 +91,7 @@ class KnowledgeSearch:
         reader: KnowledgeReader,
         events: EventSink,
         *,
+        language_model: LanguageModel | None = None,
         span: Callable[[str], AbstractContextManager[object]] = no_span,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -103,6 +99,7 @@ class KnowledgeSearch:
         self._ranker = KnowledgeRanker(retriever, index, clock)
         self._reader = reader
         self._events = events
+        self._answers = AnswerWriter(language_model)
         self._span = span
 
     async def search(self, query: KnowledgeQuery) -> KnowledgeResults:
@@ -121,10 +118,31 @@ class KnowledgeSearch:
             except Unavailable as error:
                 log.warning("knowledge_not_searched", extra={"reason": error.message, **error.details})
                 raise
-            found.hits.extend(attempt.hits)
+            found.hits.extend(await self._widen(attempt.hits, query.context, found.report))
             found.sources_cited.extend(sorted({hit.title for hit in found.hits}))
             found.has_words = attempt.ranking.has_words
+        if query.answer:
+            with found.report.stage("answer"):
+                found.answer = await self._answers.answer(query.query, [hit.content for hit in found.hits])
         return found
+
+    async def _widen(
+        self, hits: Sequence[KnowledgeHit], context: PassageContext, report: SearchReport
+    ) -> Sequence[KnowledgeHit]:
+        """The hits with their sections, if the context is that; as they are if the store does not answer in time."""
+        if context is PassageContext.PASSAGE:
+            return hits
+        source_ids = list(dict.fromkeys(hit.source_id for hit in hits if hit.type == CHUNK))
+        try:
+            with report.stage("widen"):
+                reading = asyncio.gather(*map(self._reader.get_contents, source_ids))
+                contents = await call_part(SearchPart.STORE, reading, Deadline(WIDENED_WITHIN, KNOWLEDGE))
+        except Unavailable as error:
+            log.warning("sections_not_read", extra={"reason": error.message})
+            report.degrade(SearchPart.STORE)
+            return hits
+        chunks = {source_id: own for source_id, (own, _) in zip(source_ids, contents, strict=True)}
+        return await asyncio.to_thread(widen_hits, hits, chunks)
 
     def _record(self, event: Event) -> None:
         """Writes a line into the log, and records the event."""
@@ -145,7 +163,7 @@ class KnowledgeSearch:
         async def attempt_search(depth: int) -> _Attempt:
             found = await self._ranker.rank(prepared, _legs(query), depth, report, ranking)
             with report.stage("read"):
-                hits = await call_part(SearchPart.STORE, self._read(found.places), reading)
+                hits = fold_copies(await call_part(SearchPart.STORE, self._read(found.places), reading))
             has_more = len(hits) < query.limit and len(found.places) >= depth
             return _Attempt(hits[: query.limit], found, has_more)
 

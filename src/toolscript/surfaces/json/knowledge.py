@@ -7,13 +7,18 @@ from typing import TYPE_CHECKING, Any
 from toolscript.domain.errors import InvalidArguments
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from toolscript.domain.errors import Unavailable
     from toolscript.domain.knowledge import Position, Source
-    from toolscript.services.knowledge.search import KnowledgeHit, KnowledgeResults
+    from toolscript.services.knowledge.answers import KnowledgeAnswer
+    from toolscript.services.knowledge.context import KnowledgeHit
+    from toolscript.services.knowledge.search import KnowledgeResults
 
 
 def build_knowledge_response(query: str, results: KnowledgeResults) -> dict[str, Any]:
-    """Builds the response of `search_knowledge`; `degraded` is left out if nothing failed."""
+    """Builds the response of `search_knowledge`; `degraded` is left out if nothing failed, and
+    `answer` if none was asked for."""
     metadata: dict[str, Any] = {
         "query": query,
         "sources_cited": list(results.sources_cited),
@@ -22,7 +27,8 @@ def build_knowledge_response(query: str, results: KnowledgeResults) -> dict[str,
     }
     if results.report.degraded:
         metadata["degraded"] = list(results.report.degraded)
-    return {"results": [_build_result(hit) for hit in results.hits], "metadata": metadata}
+    response = {"results": [_build_result(hit) for hit in results.hits], "metadata": metadata}
+    return response if results.answer is None else {"answer": _build_answer(results.answer, results.hits), **response}
 
 
 def public_error_message(error: Unavailable) -> str:
@@ -46,19 +52,39 @@ def build_source_response(source: Source) -> dict[str, Any]:
     }
 
 
+def _build_answer(answer: KnowledgeAnswer, hits: Sequence[KnowledgeHit]) -> dict[str, Any]:
+    """Builds the answer; its text has the numbers of the results that it cites in brackets."""
+    built: dict[str, Any] = {
+        "status": answer.status.value,
+        "text": " ".join(f"{each.text} {''.join(f'[{n}]' for n in each.passages)}" for each in answer.sentences),
+        "sentences": [
+            {"text": each.text, "citations": [{"result": n, "id": hits[n - 1].id} for n in each.passages]}
+            for each in answer.sentences
+        ],
+        "left_out": answer.left_out,
+    }
+    return built | ({"note": answer.note} if answer.note else {})
+
+
 def _build_result(hit: KnowledgeHit) -> dict[str, Any]:
-    return {
+    result = {
         "id": hit.id,
         "score": hit.score,
         "type": hit.type,
         "content": hit.content,
-        "source": {
-            "source_id": hit.source_id,
-            "chunk_id": hit.chunk_id,
-            "title": hit.title,
-            "authors": list(hit.authors),
-            "position": _build_position(hit.position),
-        },
+        "source": _build_source(hit),
+    }
+    result |= {"also_in": [_build_source(copy) for copy in hit.copies]} if hit.copies else {}
+    return result | ({"merged": list(hit.merged)} if hit.merged else {})
+
+
+def _build_source(hit: KnowledgeHit) -> dict[str, Any]:
+    return {
+        "source_id": hit.source_id,
+        "chunk_id": hit.chunk_id,
+        "title": hit.title,
+        "authors": list(hit.authors),
+        "position": _build_position(hit.position),
     }
 
 

@@ -239,11 +239,14 @@ class SearchKnowledgeArguments(ToolArguments):
     limit: Annotated[int, Field(ge=1, le=MAX_HITS)] = Field(DEFAULT_HITS, description="Maximum number of results.")
     type: Words = Field((), description="Only these: chunk, extraction, or a type such as warning.")
     topics: Words = Field((), description="Only results about any of these.")
+    answer: bool = Field(False, description="Also answer from the results, each sentence cited, if a model is set up.")
+    context: Literal["passage", "section"] = Field("passage", description="section: with the text around passages.")
 
-    @field_validator("limit", mode="before")
+    @field_validator("limit", "answer", mode="before")
     @classmethod
-    def _parse_limit(cls, value: Any) -> Any:
-        return DEFAULT_HITS if value is None else parse_json_text(value)
+    def _parse_value(cls, value: Any, info: ValidationInfo) -> Any:
+        defaults = {"limit": DEFAULT_HITS, "answer": False}
+        return defaults[str(info.field_name)] if value is None else parse_json_text(value)
 
     @field_validator("type", "topics", mode="before")
     @classmethod

@@ -40,6 +40,7 @@ from toolscript.domain.errors import (
 )
 from toolscript.domain.requests import surface_name
 from toolscript.domain.servers import NO_RELAY, CallRelay
+from toolscript.services.knowledge.context import PassageContext
 from toolscript.services.knowledge.search import KnowledgeQuery
 from toolscript.services.tools.native_changes import ChangeFilter, ChangeStream
 from toolscript.surfaces.callers import (
@@ -288,6 +289,9 @@ async def _call_tool(app: App, call: CallToolArguments, caller: Caller, relay: C
 
 async def _search_knowledge(app: App, arguments: SearchKnowledgeArguments) -> Mapping[str, Any]:
     """Returns the response of `POST /search_knowledge`, as an object and as text for clients that read only text."""
-    query = KnowledgeQuery(arguments.query, arguments.limit, arguments.type, arguments.topics)
+    context = PassageContext(arguments.context)
+    query = KnowledgeQuery(
+        arguments.query, arguments.limit, arguments.type, arguments.topics, arguments.answer, context
+    )
     response = build_knowledge_response(query.query, await app.knowledge_search.search(query))
     return {**build_text_result(json.dumps(response, ensure_ascii=False)), "structuredContent": response}

@@ -40,11 +40,11 @@ from toolscript.domain.search import Collection
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.knowledge import ranking
 from toolscript.services.knowledge import search as module
+from toolscript.services.knowledge.context import KnowledgeHit
 from toolscript.services.knowledge.points import CHUNKS, EXTRACTIONS, knowledge_collection
 from toolscript.services.knowledge.search import (
     MAX_WORDS,
     SPARE,
-    KnowledgeHit,
     KnowledgeQuery,
     KnowledgeResults,
     KnowledgeSearch,

@@ -93,36 +93,48 @@ def remove(references: tuple[str, ...], yes: bool) -> None:
     help="Only chunk, extraction, or a type of extractions, like decision or warning; repeatable.",
 )
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only results about this topic; repeatable.")
+@click.option("--answer", is_flag=True, help="Answer from the results, with a language model (TOOLSCRIPT_LLM_URL).")
+@click.option(
+    "--context",
+    type=click.Choice(["passage", "section"]),
+    default="passage",
+    help="Return each passage, or the section around it.",
+)
 @click.option("--full", is_flag=True, help="Print whole passages.")
 @options.data_dir
 @options.gateway
 @options.as_json
-def search(query: str, limit: int, types: tuple[str, ...], topics: tuple[str, ...], full: bool) -> None:
+def search(
+    query: str, limit: int, types: tuple[str, ...], topics: tuple[str, ...], answer: bool, context: str, full: bool
+) -> None:
     """Find passages in the sources.
 
     A gateway that runs on the data folder is used. --json prints the response of POST /search_knowledge.
 
     \b
     toolscript knowledge search "how do I undo a commit"
+    toolscript knowledge search "how do I undo a commit" --answer
     toolscript knowledge search "backups" --type warning --type decision
     toolscript knowledge search "indexes" --topic postgresql --limit 3 --full
     """
     settings = read_settings()
 
     async def local(app: App) -> Answer:
+        from toolscript.services.knowledge.context import PassageContext
         from toolscript.services.knowledge.search import KnowledgeQuery
 
-        found = await app.knowledge_search.search(KnowledgeQuery(query, limit, types, topics))
-        return build_knowledge_response(query, found)
+        wanted = KnowledgeQuery(query, limit, types, topics, answer, PassageContext(context))
+        return build_knowledge_response(query, await app.knowledge_search.search(wanted))
 
     def request(session: CommandSession) -> Awaitable[Any]:
         body = {"query": query, "limit": limit, "type": list(types), "topics": list(topics)}
+        body |= ({"answer": True} if answer else {}) | ({"context": context} if context != "passage" else {})
         # The tenant's token makes it a request of the folder's owner, which has no rate limit.
         tenant = None if settings.gateway_url else settings.tenant
         return session.request("/search_knowledge", local, body=body, tenant=tenant)
 
-    answer = run_in_session(settings, request, with_catalogue=False)
-    print_answer(answer, lambda _: _show_hits(answer, settings, None if full else PASSAGE_CHARACTERS))
+    response = run_in_session(settings, request, with_catalogue=False)
+    print_answer(response, lambda _: _show_response(response, settings, None if full else PASSAGE_CHARACTERS))
 
 
 for command in (ingest_knowledge, export, import_):
@@ -177,8 +189,15 @@ def _show_removed(answer: Answer) -> None:
         click.echo(f"Removed {printable(each['title'])}.")
 
 
-def _show_hits(answer: Answer, settings: Settings, max_characters: int | None) -> None:
+def _show_response(response: Answer, settings: Settings, max_characters: int | None) -> None:
     width = max(min(shutil.get_terminal_size().columns, MAX_WIDTH) - 1, 20 + len(INDENT))
+    if answer := response.get("answer"):
+        text = answer["text"] or f"No answer: {answer['note']}."
+        click.echo("\n".join(textwrap.wrap(printable(text), width)) + "\n")
+    _show_hits(response, settings, max_characters, width)
+
+
+def _show_hits(answer: Answer, settings: Settings, max_characters: int | None, width: int) -> None:
     for number, hit in enumerate(answer["results"], start=1):
         score = click.style(f"{hit['score']:.3f}", dim=True)
         click.echo(("" if number == 1 else "\n") + f"{number:>3}  {score}  {hit['type']}")
@@ -187,6 +206,8 @@ def _show_hits(answer: Answer, settings: Settings, max_characters: int | None) -
         cited = printable(format_citation(hit))
         for line in textwrap.wrap(cited, width, initial_indent=f"{INDENT}— ", subsequent_indent=f"{INDENT}  "):
             click.echo(click.style(line, fg="cyan"))
+        for copy in hit.get("also_in", ()):
+            click.echo(f"{INDENT}  also in {printable(format_citation({'source': copy}))}")
     if not answer["results"]:
         click.echo(asyncio.run(_explain_no_results(settings)))
     degraded = answer["metadata"].get("degraded")

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from toolscript.domain.errors import InvalidArguments, NotFound, Unavailable
 from toolscript.domain.search import MAX_QUERY_CHARACTERS
+from toolscript.services.knowledge.context import PassageContext
 from toolscript.services.knowledge.search import DEFAULT_HITS, MAX_HITS, KnowledgeQuery
 from toolscript.surfaces.http.bodies import read_json
 from toolscript.surfaces.http.dependencies import ADMIN, KNOWLEDGE_CLIENT, CurrentApp
@@ -17,6 +18,8 @@ from toolscript.surfaces.http.errors import KnowledgeUnavailable
 from toolscript.surfaces.http.openapi import errors, request_body
 from toolscript.surfaces.http.responses import JsonResponse
 from toolscript.surfaces.http.schemas.knowledge import (
+    ANSWER,
+    CONTEXT,
     LIMIT,
     QUERY,
     TOPICS,
@@ -55,9 +58,18 @@ async def search_knowledge(
     limit: Annotated[int | None, Query(ge=1, le=MAX_HITS, description=LIMIT)] = None,
     type: Annotated[list[str] | None, Query(description=TYPES + SEVERAL)] = None,  # noqa: A002
     topics: Annotated[list[str] | None, Query(description=TOPICS + SEVERAL)] = None,
+    answer: Annotated[bool | None, Query(description=ANSWER)] = None,
+    context: Annotated[PassageContext | None, Query(description=CONTEXT)] = None,
 ) -> JsonResponse:
     _check_parameters(request.query_params)
-    parameters = {"query": query, "limit": limit, "type": _join_words(type), "topics": _join_words(topics)}
+    parameters = {
+        "query": query,
+        "limit": limit,
+        "type": _join_words(type),
+        "topics": _join_words(topics),
+        "answer": answer,
+        "context": context,
+    }
     ask = await read_json(
         request, KnowledgeRequest, lambda body: _merge(parameters, body), MAX_SEARCH_BYTES, required=False
     )
@@ -114,6 +126,8 @@ def _merge(parameters: dict[str, Any], body: KnowledgeRequest) -> KnowledgeQuery
         DEFAULT_HITS if fields["limit"] is None else fields["limit"],
         fields["type"] or (),
         fields["topics"] or (),
+        bool(fields["answer"]),
+        PassageContext(fields["context"] or PassageContext.PASSAGE),
     )
 
 

@@ -8,6 +8,8 @@ from pydantic import Field, WithJsonSchema
 
 from toolscript.domain.knowledge import EXTRACTION_TYPES
 from toolscript.domain.search import MAX_QUERY_CHARACTERS, SearchPart
+from toolscript.services.knowledge.answers import AnswerStatus
+from toolscript.services.knowledge.context import MAX_SECTION_CHARACTERS
 from toolscript.services.knowledge.search import (
     DEFAULT_HITS,
     MAX_HITS,
@@ -20,6 +22,14 @@ QUERY = "The search text, in plain words."
 LIMIT = f"Maximum number of results. Default: {DEFAULT_HITS}."
 TYPES = f"Only these types: `chunk`, `extraction`, or a type of extraction such as {', '.join(EXTRACTION_TYPES[:3])}."
 TOPICS = "Only results about one of these topics; case does not matter."
+ANSWER = (
+    "Whether to answer from the results, with a citation for every sentence. Needs a language model "
+    "(`TOOLSCRIPT_LLM_URL`); without one the response says so."
+)
+CONTEXT = (
+    "`passage`: each result is a passage. `section`: with the section around it, up to "
+    f"{MAX_SECTION_CHARACTERS} characters; results of which one text would continue the other are merged."
+)
 
 _WORD = {"type": "string", "maxLength": MAX_WORD_CHARACTERS}
 _WORDS = {"anyOf": [_WORD, {"type": "array", "items": _WORD | {"minLength": 1}, "maxItems": MAX_WORDS}]}
@@ -35,6 +45,8 @@ class KnowledgeRequest(StrictRequestModel):
     limit: int | None = Field(default=None, ge=1, le=MAX_HITS, description=LIMIT)
     type: Words = Field(default=None, description=TYPES, examples=[["decision", "pattern"]])
     topics: Words = Field(default=None, description=TOPICS, examples=[["testing"]])
+    answer: bool | None = Field(default=None, description=ANSWER)
+    context: Literal["passage", "section"] | None = Field(default=None, description=CONTEXT)
 
 
 class PositionResponse(ResponseModel):
@@ -72,6 +84,13 @@ class KnowledgeResultResponse(ResponseModel):
         "`warning (tea, brewing)`, then one line for each of its fields."
     )
     source: SourceResponse
+    also_in: list[SourceResponse] = Field(
+        default_factory=list, description="Other sources with nearly the same text. Left out if there are none."
+    )
+    merged: list[str] = Field(
+        default_factory=list,
+        description="Ids of further results that are part of this one's section. Left out if there are none.",
+    )
 
 
 class KnowledgeMetadataResponse(ResponseModel):
@@ -87,8 +106,33 @@ class KnowledgeMetadataResponse(ResponseModel):
     degraded: list[SearchPart] = Field(default_factory=list, description=f"{DEGRADED} Left out if there are none.")
 
 
+class CitationResponse(ResponseModel):
+    """A result that says what the sentence does."""
+
+    result: int = Field(ge=1, description="Its number in the results, from 1.")
+    id: str
+
+
+class SentenceResponse(ResponseModel):
+    """A sentence of the answer. Its results have most of its words, and all of its numbers."""
+
+    text: str
+    citations: list[CitationResponse]
+
+
+class AnswerResponse(ResponseModel):
+    """An answer from the first results, or why there is none."""
+
+    status: AnswerStatus
+    text: str = Field(description="The sentences, each with the numbers of its results in brackets; or empty.")
+    sentences: list[SentenceResponse]
+    left_out: int = Field(description="How many sentences of the language model its results do not support.")
+    note: str | None = Field(default=None, description="Why there is no answer. Left out if there is one.")
+
+
 class KnowledgeResponse(ResponseModel):
     """Results, best first."""
 
+    answer: AnswerResponse | None = Field(default=None, description="Left out unless the request asks for it.")
     results: list[KnowledgeResultResponse]
     metadata: KnowledgeMetadataResponse
