@@ -35,6 +35,7 @@ SECTIONS: dict[str, tuple[str, Section]] = {
     "lazy": ("Lazy servers", lazy.run),
     "hierarchical": ("Hierarchical search", hierarchical.run),
     "documents": ("Documents", documents.run),
+    "ingest": ("Ingest", documents.run_beside_ingest),
     "knowledge": ("Knowledge", knowledge.run),
     "audit": ("Audit", audit.run),
 }

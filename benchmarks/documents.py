@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+import urllib.request
 import zlib
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +19,7 @@ from benchmarks.client import Client
 from benchmarks.embedding import find_packaged_model
 from benchmarks.gateway import start_gateway
 from benchmarks.texts import make_documents, make_queries
-from benchmarks.timing import Table, format_duration, format_number, side_by_side
+from benchmarks.timing import Sample, Table, format_duration, format_number, side_by_side
 from toolscript.adapters.batching_embedder import BatchingEmbedder
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
@@ -33,6 +36,8 @@ PASSAGES = 100_000
 PARTS = 4
 PASSAGE_WORDS = 150
 INGESTED = 240
+# Files that are ingested before searches beside the others are timed.
+MIN_FILES = 20
 ROUNDS = 3
 SEARCH_NOTE = (
     f"`POST /search` over HTTP with a token, ten documents with snippets, new queries, one client; {TENANTS} tenants "
@@ -65,6 +70,61 @@ async def run(quick: bool) -> list[Table]:
             INGEST_NOTE,
         ),
     ]
+
+
+async def run_beside_ingest(quick: bool) -> list[Table]:
+    """Searches while files are ingested, and without; the job is cancelled and resumed, so that the two take turns."""
+    with TemporaryDirectory() as folder:
+        place, files = Path(folder), Path(folder) / "files"
+        files.mkdir()
+        for number, text in enumerate(make_documents(200 if quick else 3_000, PASSAGE_WORDS * PARTS, seed=5)):
+            (files / f"{number:05}.txt").write_text(text)
+        with start_gateway(place, 0) as gateway:
+            key = json.loads((place / ".toolscript" / "gateway.json").read_text())["key"]
+            token = local_token(key, "default")
+            rows = _time_beside_ingest(gateway.url, token, files, 30 if quick else 150)
+    columns = ("Search", "Without, p50", "Without, p95", "Beside an ingest, p50", "p95", "p95 ÷ p95 without (bar 1.5)")
+    note = "`POST /search` over HTTP while `POST /api/v1/ingest` works on a folder of texts of four passages each."
+    return [Table("Searches beside an ingest", columns, rows, note)]
+
+
+def _time_beside_ingest(url: str, token: str, files: Path, count: int) -> list[tuple[str, ...]]:
+    def send(path: str, body: object = None) -> dict[str, Any]:
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        with urllib.request.urlopen(urllib.request.Request(f"{url}{path}", data, headers)) as response:
+            answer: dict[str, Any] = json.load(response)
+        return answer
+
+    job = send("/api/v1/ingest", {"paths": [str(files)]})
+    path = f"/api/v1/jobs/{job['id']}"
+    while send(path)["files"].get("done", 0) < MIN_FILES:
+        time.sleep(0.1)
+    rows = []
+    for search_type in ("hybrid", "keyword"):
+        client = Client(url, "/search", token=token, search_type=search_type)
+        queries = iter(make_queries(2 * count * ROUNDS + 20, seed=zlib.crc32(search_type.encode())))
+        samples: dict[str, list[float]] = {"cancel": [], "resume": []}
+        for query in islice(queries, 20):
+            client.fetch(query)
+        for _ in range(ROUNDS):
+            for action, seconds in samples.items():
+                send(f"{path}/{action}", {})
+                time.sleep(1.0)
+                seconds += [_time_call(client, query) for query in islice(queries, count)]
+                assert action == "cancel" or send(path)["state"] == "running", "too few files"
+        client.close()
+        without, beside = Sample(samples["cancel"]), Sample(samples["resume"])
+        times = (format_duration(each) for each in (without.p50, without.p95, beside.p50, beside.p95))
+        rows.append((search_type, *times, format_number(beside.p95 / without.p95)))
+    send(f"{path}/cancel", {})
+    return rows
+
+
+def _time_call(client: Client, query: str) -> float:
+    began = time.perf_counter()
+    client.fetch(query)
+    return time.perf_counter() - began
 
 
 class _RandomEmbedder:

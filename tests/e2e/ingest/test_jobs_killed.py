@@ -23,7 +23,7 @@ from tests.servers.preloaded import toolscript_command
 from toolscript.settings import load_settings
 from toolscript.surfaces.cli.client.gateway import send_to_gateway
 
-pytestmark = [pytest.mark.req("F-01", "X-07"), pytest.mark.skipif(os.name == "nt", reason="no SIGKILL")]
+pytestmark = [pytest.mark.req("F-01", "F-02", "X-07"), pytest.mark.skipif(os.name == "nt", reason="no SIGKILL")]
 
 # More by hand: TOOLSCRIPT_TEST_FILES=500 takes some minutes.
 FILES = int(os.environ.get("TOOLSCRIPT_TEST_FILES", "40"))

@@ -19,7 +19,7 @@ from toolscript.settings import load_settings
 from toolscript.surfaces.cli.client.announcement import read_announcement
 from toolscript.surfaces.cli.main import run
 
-pytestmark = pytest.mark.req("F-01", "G-09")
+pytestmark = pytest.mark.req("F-01", "F-02", "G-09")
 
 
 def invoke(*arguments: str, code: int = 0) -> Result:

@@ -8,7 +8,7 @@ import pytest
 
 from toolscript.services.ingest.finder import FileFinder
 
-pytestmark = pytest.mark.req("F-01")
+pytestmark = pytest.mark.req("F-01", "F-02")
 
 
 def write(root: Path, *names: str, text: str = "x") -> None:
