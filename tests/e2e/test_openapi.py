@@ -76,9 +76,25 @@ class Gateway:
         given["headers"].pop("Authorization", None)
         given["headers"].update(headers)
         del given["cookies"]  # none is described
-        if "data" in given:
+        if "files" in given:
+            given = encode_form(given)
+        elif "data" in given:
             given["content"] = given.pop("data")
         return self.portal.call(lambda: self.client.request(**given))
+
+
+def encode_form(given: dict[str, Any]) -> dict[str, Any]:
+    """The request with its form as bytes: the client takes only files that can be read."""
+    parts = given.pop("files") or []
+    listed = list(parts.items()) if isinstance(parts, dict) else parts
+    files = [
+        (name, (str(value[0] or "a.md"), str(value[1]).encode()) if isinstance(value, tuple) else str(value).encode())
+        for name, value in listed
+    ]
+    given.pop("data", None)
+    form = httpx.Request(given["method"], given["url"], files=files)
+    content_type = {"Content-Type": form.headers.get("content-type", "multipart/form-data")}
+    return given | {"content": form.read(), "headers": {**given["headers"], **content_type}}
 
 
 async def fill(app: App) -> None:
@@ -147,7 +163,8 @@ def test_with_a_token_every_response_is_as_described(case: schemathesis.Case[Any
 def test_without_a_token_document_routes_are_refused(case: schemathesis.Case[Any], gateway: Gateway) -> None:
     answer = gateway.answer(case, {})
     validate(case, answer)
-    if {TOKEN: []} in case.operation.definition.raw["security"] and case.method == case.operation.method.upper():
+    is_of_tenant = {TOKEN: []} in case.operation.definition.raw["security"] and case.query.get("as") != "knowledge"
+    if is_of_tenant and case.method == case.operation.method.upper():
         assert_unauthorized(answer)
 
 

@@ -15,7 +15,7 @@ from fastapi.routing import APIRoute
 from toolscript.app.app import App
 from toolscript.domain import access
 from toolscript.domain.access import Plan, Principal, Scope
-from toolscript.domain.errors import Unavailable
+from toolscript.domain.errors import InvalidArguments, Unavailable
 from toolscript.domain.files.jobs import Job, JobTarget
 from toolscript.domain.requests import caller_name
 from toolscript.services.ingest.jobs import find_target
@@ -30,7 +30,6 @@ from toolscript.surfaces.callers import (
     require_scope,
 )
 from toolscript.surfaces.http.errors import KnowledgeUnavailable
-from toolscript.surfaces.http.schemas.models import ONE_LINE
 from toolscript.surfaces.http.served_app import ServedApp
 
 
@@ -121,18 +120,26 @@ async def get_job_owner(
     request: Request,
     app: CurrentApp,
     target: Annotated[
-        JobTarget, Query(alias="as", description="What the files become: a tenant's documents, or knowledge.")
-    ] = JobTarget.DOCUMENTS,
+        str,
+        Query(
+            alias="as",
+            description="What the files become: a tenant's documents, or knowledge.",
+            json_schema_extra={"enum": [target.value for target in JobTarget]},
+        ),
+    ] = JobTarget.DOCUMENTS.value,
 ) -> JobOwner:
-    """Returns whose jobs a request without a job's id is about."""
-    return await identify_job_owner(request, app, target)
+    """Returns whose jobs a request without a job's id is about. Strangers learn nothing about what is allowed, so the
+    value is checked after the credentials. Raises InvalidArguments."""
+    is_known = target in set(JobTarget)
+    owner = await identify_job_owner(request, app, JobTarget(target) if is_known else JobTarget.DOCUMENTS)
+    if not is_known:
+        raise InvalidArguments(
+            f"as: expected {' or '.join(JobTarget)}", details={"field": "as", "allowed": list(JobTarget)}
+        )
+    return owner
 
 
-async def get_job(
-    request: Request,
-    app: CurrentApp,
-    job_id: Annotated[str, Path(pattern=ONE_LINE, max_length=64, description="The job's id.")],
-) -> Job:
+async def get_job(request: Request, app: CurrentApp, job_id: Annotated[str, Path(description="The job's id.")]) -> Job:
     """Returns the job that a request is about. Raises NotFound."""
     owner = await identify_job_owner(request, app, find_target(job_id))
     return await app.jobs.get(job_id, owner.target, owner.tenant)
