@@ -16,6 +16,7 @@ from toolscript.adapters.sql.documents import ABANDONED_AFTER_SECONDS, SqlDocume
 from toolscript.domain.documents import Document, StoredDocument
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.filters import Condition, Filter, Op
+from toolscript.domain.search import TermCounts
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.stores import DocumentStore
 from toolscript.services.documents.points import DOCUMENTS, doc_of, first_parts, metadata_field, of_tenant
@@ -188,6 +189,21 @@ async def test_documents_of_an_earlier_version_are_pending(
     assert await store.list_pending() == {"acme": ["old"]}
     assert await store.get_documents("acme") == [Document("old", "text")]
     await database.close()
+
+
+@pytest.mark.req("F-03")
+async def test_new_terms_are_saved_for_documents_that_have_not_changed(store: DocumentStore) -> None:
+    documents = [Document("one", "text"), Document("two", "text"), Document("three", "text")]
+    await store.save_documents("acme", [StoredDocument(d, frozenset({1, 2}), terms_version=1) for d in documents])
+    assert {i for ids in [await store.list_outdated(limit=2)] for i in ids["acme"]} < {"one", "two", "three"}
+    assert sorted((await store.list_outdated(limit=9))["acme"]) == ["one", "three", "two"]
+    newer = Document("two", "newer")
+    await store.save_documents("acme", [StoredDocument(newer, frozenset({5}))])
+    await store.delete_documents("acme", ["three"])
+    await store.save_terms("acme", [StoredDocument(d, frozenset({2, 3})) for d in documents])
+    assert await store.list_outdated(limit=9) == {}
+    assert await store.get_documents("acme") == [Document("one", "text"), newer]
+    assert await store.count_terms("acme", [1, 2, 3, 5]) == TermCounts(2, {2: 1, 3: 1, 5: 1})
 
 
 @pytest.mark.req("D-06")

@@ -25,6 +25,9 @@ MAX_METADATA_BYTES = 64 * 1024
 MAX_PASSAGE_METADATA_BYTES = 64 * 1024 * 1024
 PASSAGE_CHARACTERS = 1_000
 
+TERMS_VERSION = 2
+"""The version of the way in which terms are read from a text. Stored documents with an earlier one are read again."""
+
 # The engines' syntax for field paths cannot express these characters.
 _FORBIDDEN_IN_NAMES = frozenset('"\\')
 _VALUES = "a string, a number, a boolean, or a list of these"
@@ -52,6 +55,7 @@ class StoredDocument:
 
     document: Document
     terms: frozenset[int]
+    terms_version: int = TERMS_VERSION
 
 
 @dataclass(frozen=True, slots=True)

@@ -285,6 +285,12 @@ class DocumentStore(Protocol):
     async def save_documents(self, tenant: str, documents: Sequence[StoredDocument]) -> None:
         """Adds or replaces documents (by id) with the terms they contain."""
 
+    async def save_terms(self, tenant: str, documents: Sequence[StoredDocument]) -> None:
+        """Replaces the terms of those of these documents that are stored with the same digest."""
+
+    async def list_outdated(self, *, limit: int) -> dict[str, list[str]]:
+        """The ids of up to `limit` documents whose terms are of an earlier version, by tenant."""
+
     async def delete_documents(self, tenant: str, ids: Sequence[str]) -> int:
         """Deletes documents and subtracts their terms from the tenant's counts; returns how many existed."""
 

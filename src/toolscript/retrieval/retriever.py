@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -19,7 +19,6 @@ from toolscript.domain.search import (
     SearchPart,
     SearchReport,
     SimilarityRange,
-    TermCounts,
     Terms,
     Vector,
     sort_candidates,
@@ -29,9 +28,8 @@ from toolscript.ports.models import Embedder
 from toolscript.retrieval.bm25 import QueryTerms, query_terms
 from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.query import DEFAULT_RULES, QueryRules
+from toolscript.retrieval.query_forms import CountTerms, weigh_query_forms
 from toolscript.retrieval.text.words import replace_unencodable, term_frequencies
-
-CountTerms = Callable[[Sequence[int]], Awaitable[TermCounts]]
 
 NO_TERMS = QueryTerms(Terms(), 0.0)
 # The weight of the whole query beside the nearest of its needs (docs/benchmarks.md).
@@ -92,10 +90,12 @@ class Retriever:
         correct: Callable[[str], str] | None = None,
         split: Callable[[str], Sequence[str]] | None = None,
         count_terms: CountTerms | None = None,
+        any_language: bool = False,
         dense: bool = True,
     ) -> PreparedQuery:
         """Checks the text, corrects its spelling, embeds it exactly once (unless `dense` is false) with the needs that
-        `split` finds in it, and weighs its words (with `count_terms`).
+        `split` finds in it, and weighs its words (with `count_terms`): English stems, or with `any_language` the stems
+        of every language that the counted texts have.
 
         Raises the errors of `rules` for a blank or overlong text, and those of `count_terms`. A model that fails,
         misses the deadline or returns no finite vector costs only the vector, and is added to the report.
@@ -109,7 +109,8 @@ class Retriever:
         if count_terms is None:
             vectors, terms = await embedding, NO_TERMS
         else:
-            vectors, terms = await asyncio.gather(embedding, self._weigh(text, count_terms))
+            weigh = weigh_query_forms if any_language else _weigh
+            vectors, terms = await asyncio.gather(embedding, weigh(text, count_terms))
         if not vectors:
             return PreparedQuery(text, None, terms)
         return PreparedQuery(text, vectors[0], terms, tuple(map(Need, parts, vectors[1:])))
@@ -185,9 +186,10 @@ class Retriever:
                 return []
         return vectors
 
-    async def _weigh(self, text: str, count_terms: CountTerms) -> QueryTerms:
-        frequencies = term_frequencies(text)
-        return query_terms(frequencies, await count_terms(list(frequencies)))
+
+async def _weigh(text: str, count_terms: CountTerms) -> QueryTerms:
+    frequencies = term_frequencies(text)
+    return query_terms(frequencies, await count_terms(list(frequencies)))
 
 
 async def _nothing() -> list[Vector]:

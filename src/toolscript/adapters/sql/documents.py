@@ -11,7 +11,7 @@ from typing import Any
 from toolscript.adapters.sql.database import Database, upsert
 from toolscript.adapters.sql.session import Session, load
 from toolscript.adapters.sql.terms import change_counts, count_terms, pack_terms, unpack_terms, write_scope
-from toolscript.domain.documents import Document, StoredDocument
+from toolscript.domain.documents import TERMS_VERSION, Document, StoredDocument
 from toolscript.domain.search import TermCounts
 
 # A writer needs minutes at most from storing a document to indexing it. A mark older than this is of a writer that no
@@ -37,6 +37,33 @@ class SqlDocuments:
             change_counts(session, _scope(tenant), removed=removed, added=(d.terms for d in documents))
 
         await write_scope(self._database, _scope(tenant), work)
+
+    async def save_terms(self, tenant: str, documents: Sequence[StoredDocument]) -> None:
+        def work(session: Session) -> None:
+            rows = _select(session, "id, digest, terms", tenant, [d.document.id for d in documents])
+            old = {(row["id"], row["digest"]): unpack_terms(row["terms"]) for row in rows}
+            same = {key: d for d in documents if (key := (d.document.id, d.document.digest)) in old}
+            session.run_many(
+                "UPDATE documents SET terms = :terms, terms_version = :version WHERE tenant = :tenant AND id = :id",
+                [
+                    {"tenant": tenant, "id": i, "terms": pack_terms(d.terms), "version": d.terms_version}
+                    for (i, _), d in same.items()
+                ],
+            )
+            self._mark(session, tenant, [i for i, _ in same])
+            added = (d.terms for d in same.values())
+            change_counts(session, _scope(tenant), removed=[old[key] for key in same], added=added)
+
+        await write_scope(self._database, _scope(tenant), work)
+
+    async def list_outdated(self, *, limit: int) -> dict[str, list[str]]:
+        statement = "SELECT tenant, id FROM documents WHERE terms_version < :version LIMIT :size"
+        outdated: dict[str, list[str]] = {}
+        for row in await self._database.read(
+            lambda session: session.rows(statement, version=TERMS_VERSION, size=limit)
+        ):
+            outdated.setdefault(row["tenant"], []).append(row["id"])
+        return outdated
 
     async def delete_documents(self, tenant: str, ids: Sequence[str]) -> int:
         def work(session: Session) -> int:
@@ -150,4 +177,5 @@ def _document_row(tenant: str, stored: StoredDocument) -> dict[str, Any]:
         "metadata": dict(document.metadata),
         "digest": document.digest,
         "terms": pack_terms(stored.terms),
+        "terms_version": stored.terms_version,
     }

@@ -7,6 +7,7 @@ from collections import Counter
 
 from toolscript.domain.catalog import Item, Skill
 from toolscript.domain.documents import Document, Passage
+from toolscript.retrieval.text.forms import count_document_forms
 from toolscript.retrieval.text.words import split_identifier, term_frequencies, words
 
 ITEM_AVERAGE_LENGTH = 40.0
@@ -63,6 +64,6 @@ def prepend_title(title: str, text: str) -> str:
     return f"{title}. {text}"
 
 
-def document_frequencies(document: Document) -> Counter[int]:
-    """The terms of title and text."""
-    return term_frequencies(build_document_text(document))
+def document_frequencies(document: Document) -> dict[int, float]:
+    """The terms of title and text, in the forms of the document's language."""
+    return count_document_forms(build_document_text(document))

@@ -14,7 +14,8 @@ from functools import lru_cache
 from itertools import accumulate, chain
 
 from toolscript.retrieval.text.chunking import JOINER, is_mark, may_cut
-from toolscript.retrieval.text.words import stem, words
+from toolscript.retrieval.text.forms import list_forms
+from toolscript.retrieval.text.words import ENGLISH, find_tokens, list_characters
 
 MARK = "**"
 # Units of up to this many characters stay whole where the snippet has room for them.
@@ -34,14 +35,16 @@ Span = tuple[int, int]
 
 def build_snippet(
     text: str,
-    stems: Collection[str],
+    wanted: Collection[str],
     max_characters: int,
     *,
     near: Span | None,
     highlight: bool,
     max_read: int | None = None,
+    language: str = ENGLISH,
 ) -> str:
-    """Returns at most `max_characters` of the text, around as many different words with these stems as fit.
+    """Returns at most `max_characters` of the text, around as many different words with these forms (stems, in the
+    language of the text) as fit.
 
     Among equally good windows, one in `near` (the passage that was found) is preferred, then the first one. Without
     any match, the snippet is the beginning of `near`, or of the text. With `highlight`, matched words stand between
@@ -52,7 +55,7 @@ def build_snippet(
         near = (max(begin, near[0]) - begin, min(end, near[1]) - begin) if near else None
         text = text[begin:end]
     near = near if near and text[near[0] : near[1]].strip() else None
-    units = _Units(text, frozenset(stems), max_characters, highlight=highlight)
+    units = _Units(text, frozenset(wanted), max_characters, highlight=highlight, language=language)
     core = units.find_best(near)
     start, end = units.extend(*core) if core else units.fit_from(near[0] if near else 0)
     if not highlight:
@@ -62,15 +65,16 @@ def build_snippet(
 
 
 class _Units:
-    """The units of a text, and the stems that match in each. A window is given by the numbers of its first and last
+    """The units of a text, and the forms that match in each. A window is given by the numbers of its first and last
     unit."""
 
-    def __init__(self, text: str, stems: frozenset[str], maximum: int, *, highlight: bool) -> None:
+    def __init__(self, text: str, wanted: frozenset[str], maximum: int, *, highlight: bool, language: str) -> None:
         self._text = text
-        self._stems = stems
+        self._wanted = wanted
+        self._language = language
         self._maximum = maximum
         self._spans = _split_units(text, min(maximum, max(LONG, maximum // 2)))
-        found = [stems & _read_stems(text[start:end]) for start, end in self._spans]
+        found = [wanted & _read_forms(text[start:end], language) for start, end in self._spans]
         self._matched = {number: matched for number, matched in enumerate(found) if matched}
         marks = [0] * (len(self._spans) + 1)
         for number in self._matched if highlight else ():
@@ -78,11 +82,11 @@ class _Units:
         self._mark_lengths = list(accumulate(marks))
 
     def find_best(self, near: Span | None) -> Span | None:
-        """The window with the most different stems; None if no unit has any."""
+        """The window with the most different forms; None if no unit has any."""
         if near:
             inside = range(self._number_at(near[0]), bisect_right(self._spans, (near[1],)))
             count, window = self._find_best_in([number for number in self._matched if number in inside], near)
-            if count == len(self._stems):
+            if count == len(self._wanted):
                 return window
         return self._find_best_in(self._matched, near)[1]
 
@@ -119,7 +123,7 @@ class _Units:
         return "".join([*parts, self._text[done:end]])
 
     def _find_best_in(self, numbers: Iterable[int], near: Span | None) -> tuple[int, Span | None]:
-        """The first of the best windows of these units, and how many different stems it has."""
+        """The first of the best windows of these units, and how many different forms it has."""
         window: deque[int] = deque()
         counts: Counter[str] = Counter()
         best, best_window = (0, False), None
@@ -149,8 +153,27 @@ class _Units:
         return is_window and self._length(first, last) <= (self._maximum if maximum is None else maximum)
 
     def _find_matches(self, unit: str) -> list[Span]:
-        """The places of the words that match."""
-        return [span for span in _find_words(unit) if self._stems & _read_stems(unit[slice(*span)])]
+        """The places of the words that match; adjoining and overlapping ones are one."""
+        places: list[Span] = []
+        for begin, end in _find_words(unit):
+            for first, last in find_tokens(unit[begin:end]):
+                span = self._match(unit, (begin + first, begin + last))
+                if span is None:
+                    continue
+                if places and span[0] <= places[-1][1]:
+                    span = places.pop()[0], span[1]
+                places.append(span)
+        return places
+
+    def _match(self, unit: str, span: Span) -> Span | None:
+        """The place of a token that matches; of one character, if a pair was found by that."""
+        written = unit[slice(*span)]
+        matched = self._wanted & _read_forms(written, self._language)
+        characters = list_characters(written)
+        if len(matched) == 1 and not matched.isdisjoint(characters):
+            place = span[0] + characters.index(next(iter(matched)))
+            return place, place + 1
+        return span if matched else None
 
 
 def _split_units(text: str, max_length: int) -> list[Span]:
@@ -183,8 +206,8 @@ def _split_long(start: int, unit: str, max_length: int) -> Iterator[Span]:
 
 
 @lru_cache(maxsize=16_384)
-def _read_stems(unit: str) -> frozenset[str]:
-    return frozenset(map(stem, words(unit)))
+def _read_forms(unit: str, language: str) -> frozenset[str]:
+    return list_forms(unit, language)
 
 
 def _find_words(unit: str) -> Iterator[Span]:

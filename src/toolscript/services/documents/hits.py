@@ -11,9 +11,11 @@ from toolscript.domain.documents import Document, Passage
 from toolscript.domain.search import SearchPart
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.stores import DocumentStore
+from toolscript.retrieval.text.forms import list_wanted
 from toolscript.retrieval.text.item_text import build_passage_text
+from toolscript.retrieval.text.languages import detect_language
 from toolscript.retrieval.text.snippets import build_snippet
-from toolscript.retrieval.text.words import replace_unencodable, stems
+from toolscript.retrieval.text.words import ENGLISH, replace_unencodable, tokens
 from toolscript.services.documents.points import DOCUMENTS, point_id
 from toolscript.services.documents.ranking import Ranked
 from toolscript.services.documents.request import MAX_SNIPPET_CHARACTERS, DocumentQuery, DocumentRun
@@ -22,6 +24,8 @@ from toolscript.services.documents.request import MAX_SNIPPET_CHARACTERS, Docume
 MUCH_TEXT = 20_000
 # Characters of a text that are read for its snippet. Independent of the page, so that pages equal one large request.
 MAX_READ_CHARACTERS = 20_000
+# Characters of a text that its language is recognised by.
+LANGUAGE_CHARACTERS = 2_000
 PLACE = ("digest", "start", "end")
 
 
@@ -77,12 +81,12 @@ class DocumentReader:
 async def build_hits(run: DocumentRun, read: Sequence[Read]) -> list[DocumentHit]:
     """Builds the hits. After the deadline, snippets are the beginnings of texts."""
     ask = run.ask
-    wanted = stems(replace_unencodable(ask.text)) if ask.text else []
+    query = replace_unencodable(ask.text)
 
     def build_hit(each: Read) -> DocumentHit:
         snippet = None
         if ask.include_snippets:
-            words = () if run.deadline.is_over else wanted
+            words = "" if run.deadline.is_over else query
             snippet = _snippet(each, words, ask.snippet_max_chars, highlight=ask.highlight)
         return DocumentHit(each.ranked.doc_id, each.ranked.score, _metadata(each.document, run), snippet)
 
@@ -96,22 +100,30 @@ async def build_hits(run: DocumentRun, read: Sequence[Read]) -> list[DocumentHit
 def question_and_passages(ask: DocumentQuery, read: Sequence[Read]) -> tuple[str, list[str]]:
     """Returns the query and one passage per document for a reranker: title and best passage, or the text around the
     matched words."""
-    wanted = stems(replace_unencodable(ask.text))
-    return replace_unencodable(ask.text), [_best_text(each, wanted) for each in read]
+    query = replace_unencodable(ask.text)
+    return query, [_best_text(each, query) for each in read]
 
 
-def _best_text(read: Read, wanted: Sequence[str]) -> str:
+def _best_text(read: Read, query: str) -> str:
     if read.passage is not None:
         return build_passage_text(read.document, read.passage)
-    around = _snippet(read, wanted, MAX_SNIPPET_CHARACTERS, highlight=False)
+    around = _snippet(read, query, MAX_SNIPPET_CHARACTERS, highlight=False)
     start = read.document.text.find(around)
     return build_passage_text(read.document, Passage(0, start, start + len(around)))
 
 
-def _snippet(read: Read, wanted: Sequence[str], max_length: int, *, highlight: bool) -> str:
+def _snippet(read: Read, query: str, max_length: int, *, highlight: bool) -> str:
     near = (read.passage.start, read.passage.end) if read.passage else None
+    text = read.document.text
+    language = (detect_language(tokens(text[:LANGUAGE_CHARACTERS])) if query else None) or ENGLISH
     return build_snippet(
-        read.document.text, wanted, max_length, near=near, highlight=highlight, max_read=MAX_READ_CHARACTERS
+        text,
+        list_wanted(query, language),
+        max_length,
+        near=near,
+        highlight=highlight,
+        max_read=MAX_READ_CHARACTERS,
+        language=language,
     )
 
 

@@ -121,6 +121,7 @@ class IngestDocuments:
 
     async def index_all(self, progress: Progress | None = None) -> int:
         """Makes the index hold exactly the stored documents; returns how many documents it had to write."""
+        await self._renew_terms(_Tally())
         orphans = await self._find_indexed()
         tenants = await self._store.list_tenants()
         tally = _Tally(sum([await self._store.count(t) for t in tenants]), progress)
@@ -129,12 +130,14 @@ class IngestDocuments:
         return tally.written
 
     async def repair(self) -> int:
-        """Indexes the documents that a crash or a failure left pending, and those of tenants of whom the index has more
-        or fewer documents than the store, because it was replaced; returns how many documents were written.
+        """Indexes the documents that a crash or a failure left pending, those whose terms an earlier version has read,
+        and those of tenants of whom the index has more or fewer documents than the store, because it was replaced;
+        returns how many documents were written.
 
         A document that fails does not stop the others; at the end Unavailable is raised with their number.
         """
         tally = _Tally()
+        await self._renew_terms(tally)
         waiting = await self._store.list_pending()
         await self._catch_up_all(iterate_async(_pages_by_tenant(waiting)), tally, careful=True)
         tenants = await self._store.list_tenants()
@@ -209,6 +212,19 @@ class IngestDocuments:
 
         await run_concurrently(pages, work, max_concurrent=BATCHES_AT_ONCE)
 
+    async def _renew_terms(self, tally: _Tally) -> None:
+        """Reads the terms of documents again that an earlier version has read. Page by page, so that counts and index
+        agree for the documents before and after: searches find both."""
+        before: dict[str, list[str]] = {}
+        while (outdated := await self._store.list_outdated(limit=DOCUMENTS_IN_A_BATCH)) and outdated != before:
+            for tenant, ids in outdated.items():
+                async with self._lock(tenant, ids):
+                    documents = await self._store.get_documents(tenant, ids)
+                    drafts = await asyncio.to_thread(self._draft, tenant, documents, {})
+                    await self._store.save_terms(tenant, _list_stored(drafts))
+                    tally.add(len(ids), await self._index_drafts(tenant, drafts))
+            before = outdated
+
     async def _try_to_catch_up(self, tenant: str, doc_id: str, tally: _Tally) -> None:
         try:
             tally.add(1, await self._catch_up(tenant, [doc_id]))
@@ -223,7 +239,7 @@ class IngestDocuments:
     async def _put_batch(self, tenant: str, batch: Sequence[Document], report: PutReport) -> None:
         existing = await self._store.get_digests(tenant, [d.id for d in batch])
         drafts = await asyncio.to_thread(self._draft, tenant, batch, existing)
-        fresh = [StoredDocument(d.document, frozenset(d.frequencies)) for d in drafts if d.frequencies is not None]
+        fresh = _list_stored(drafts)
         await self._store.save_documents(tenant, fresh)
         await self._index_drafts(tenant, drafts)
         changed = sum(d.document.id in existing for d in fresh)
@@ -249,7 +265,7 @@ class IngestDocuments:
         """Makes the index hold these documents and not those that are gone; returns how many it had to write. Documents
         that were saved just now have frequencies; the others are marked as pending first, in case of a crash."""
         where = of_documents(tenant, [*(draft.key for draft in drafts), *gone])
-        existing = await self._reconciler.find(where, ["doc_id", "digest", "text_digest"])
+        existing = await self._reconciler.find(where, ["doc_id", "digest", "text_digest", "terms_version"])
         plan = await self._reconciler.plan(drafts, existing)
         await self._reconciler.embed(plan)
         uncounted = [draft for draft in plan.stale if draft.frequencies is None]
@@ -324,6 +340,10 @@ def _pages_by_tenant(ids: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, li
     for tenant, each in ids.items():
         for page in split_batches(sorted(each), DOCUMENTS_IN_A_BATCH):
             yield tenant, page
+
+
+def _list_stored(drafts: Sequence[DocumentDraft]) -> list[StoredDocument]:
+    return [StoredDocument(d.document, frozenset(d.frequencies)) for d in drafts if d.frequencies is not None]
 
 
 def _count_terms(drafts: Sequence[DocumentDraft]) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from toolscript.domain.documents import Document, Passage
+from toolscript.domain.documents import TERMS_VERSION, Document, Passage
 from toolscript.domain.filters import Condition, Filter, Op
 from toolscript.domain.search import Collection, FieldType, Point, Terms, Vector
 from toolscript.retrieval.bm25 import document_terms
@@ -98,6 +98,8 @@ class DocumentDraft:
             return False
         if any(payload.get("digest") != self.digest for payload in existing.values()):
             return False
+        if existing[next(iter(self._parts))].get("terms_version") != TERMS_VERSION:
+            return False
         return not self.has_model or all(existing[i].get("text_digest") == d for i, (_, d) in self._parts.items())
 
     def build_points(self, vectors: Mapping[str, Vector]) -> list[Point]:
@@ -109,6 +111,8 @@ class DocumentDraft:
         points = []
         for own_id, (passage, digest) in self._parts.items():
             own = {"part": passage.part, "start": passage.start, "end": passage.end}
+            if not passage.part:
+                own["terms_version"] = TERMS_VERSION
             vector = vectors.get(digest)
             payload = {**shared, **own, "text_digest": "" if vector is None else digest}
             points.append(Point(own_id, vector, Terms() if passage.part else terms, payload))

@@ -121,6 +121,7 @@ class DocumentRanker:
             Deadline(EMBEDDING_SECONDS),
             run.report,
             count_terms=None if is_semantic else count_terms,
+            any_language=True,
             dense=run.ask.search_type is not SearchType.KEYWORD,
         )
         if is_semantic and prepared.vector is None:

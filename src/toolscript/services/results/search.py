@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import re
-import unicodedata
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -18,7 +16,7 @@ from toolscript.retrieval.bm25 import document_terms, query_terms
 from toolscript.retrieval.fusion import rrf, sort_scores
 from toolscript.retrieval.text.json_chunks import TextChunk, chunk_json, chunk_text
 from toolscript.retrieval.text.json_paths import format_path
-from toolscript.retrieval.text.words import stem, stems, term, words
+from toolscript.retrieval.text.words import remove_accents, stem, stems, term, tokens
 from toolscript.services.results.document import ResultDocument
 
 CHUNK_BYTES = 1000
@@ -30,7 +28,6 @@ EMBEDDING_SECONDS = 1.5
 MAX_COUNTED = 2000
 # The words of a chunk that the query does not have count only towards its length.
 _OTHER_WORDS = -1
-_ACCENTS = re.compile("[\u0300-\u036f]")
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +115,7 @@ def _fold(text: str) -> str:
     """The text in small letters without accents, as `words` folds it."""
     if text.isascii():
         return text.lower()
-    return _ACCENTS.sub("", unicodedata.normalize("NFKD", text)).casefold()
+    return remove_accents(text).casefold()
 
 
 def _name(at: int) -> str:
@@ -128,7 +125,7 @@ def _name(at: int) -> str:
 
 def _count_words(chunk: TextChunk, wanted: Collection[str]) -> Counter[int]:
     """How often a chunk has each of the wanted stems; all its other words count as one."""
-    found = words(f"{format_path(chunk.path)} {chunk.text}")
+    found = tokens(f"{format_path(chunk.path)} {chunk.text}")
     matching = {word: term(stemmed) for word in set(found) if (stemmed := stem(word)) in wanted}
     frequencies = Counter(matching[word] for word in found if word in matching)
     frequencies[_OTHER_WORDS] = len(found) - frequencies.total()

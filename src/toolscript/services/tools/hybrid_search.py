@@ -13,7 +13,7 @@ from toolscript.retrieval.confidence import explain
 from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.fusion import cover_needs
 from toolscript.retrieval.query import QueryRules
-from toolscript.retrieval.text.words import STOP_WORDS, replace_unencodable, stem, term, words
+from toolscript.retrieval.text.words import STOP_WORDS, replace_unencodable, stem, term, tokens, words
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.visibility import View
 from toolscript.services.support.search_events import record_tool_search
@@ -107,7 +107,7 @@ class ToolSearch:
             needs = ranked.legs.needs
             best = [(i, score) for i, score in ranked.best if score >= threshold and i in catalogue.items]
             best = cover_needs(catalogue.fold_variants(best), needs, limit)
-            query_terms = {w: term(stem(w)) for w in words(prepared.text) if w not in STOP_WORDS}
+            query_terms = {w: term(stem(w)) for w in tokens(prepared.text) if w not in STOP_WORDS}
             hits = [
                 _build_hit(i, score, catalogue.items[i], query_terms, ranked.find_evidence, needs.get(i))
                 for i, score in best

@@ -6,7 +6,7 @@ import string
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolscript.retrieval.text.chunking import may_cut
@@ -216,6 +216,7 @@ def test_a_word_is_found_in_its_other_forms(query: str, word: str, quote: str) -
     assert f" {word} " in build_snippet(text, stems(query), 60, near=None, highlight=False)
 
 
+@settings(deadline=None)
 @given(st.lists(st.sampled_from(["read", "readFile", "HTTPServer", "x2Serve", "serves", "re-served", "unread"])))
 def test_ascii_texts_have_the_same_snippets_as_other_texts(message: list[str]) -> None:
     text = " ".join([*["lorem"] * 60, *message, *["ipsum"] * 60])

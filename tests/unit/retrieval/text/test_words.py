@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from toolscript.retrieval.text.words import (
     LARGEST_TERM,
     STOP_WORDS,
+    find_tokens,
     split_identifier,
     stems,
     term,
     term_frequencies,
+    tokens,
     words,
 )
 
@@ -133,6 +135,43 @@ def test_a_text_of_only_stop_words_keeps_them() -> None:
 @pytest.mark.req("S-02")
 def test_other_scripts_keep_their_stems() -> None:
     assert stems("读取 文件") == ["读取", "文件"]
+
+
+@pytest.mark.req("F-03")
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("東京の天気", "東京 の 天気"),
+        ("图书馆", "图书 书馆"),
+        ("猫が好き", "猫 が 好 き"),
+        ("AI技術2026年", "ai 技術 2026 年"),
+        ("ﾊﾟｿｺﾝ", "パソ ソコ コン"),
+        ("データ", "デー ータ"),
+        ("한국어 날씨", "한국 국어 날씨"),
+        ("สวัสดี", "สวั วัส สดี"),
+        ("भाषाओं में", "भाषाओं में"),
+        ("Donau\u00addampf ｃａｆé", "donaudampf cafe"),
+    ],
+)
+def test_scripts_without_spaces_are_cut_into_pairs_of_characters(text: str, expected: str) -> None:
+    assert tokens(text) == expected.split()
+
+
+@pytest.mark.req("F-03")
+def test_words_of_other_alphabets_are_stemmed() -> None:
+    assert stems("книги") == stems("книгами")
+    assert stems("الكتاب") == stems("كتاب")
+    assert stems("δρόμοι") == stems("δρόμος")
+
+
+@pytest.mark.req("F-03")
+@quick
+@given(st.lists(st.sampled_from(["a", "É", " ", "東", "京", "の", "カ", "が", "ﾊﾟ", "한", "ดี", "1", "_"]), max_size=20))
+def test_the_places_of_tokens_are_where_they_are_written(characters: list[str]) -> None:
+    for word in "".join(characters).split():
+        places = list(find_tokens(word))
+        assert all(0 <= first < last <= len(word) for first, last in places)
+        assert {t for first, last in places for t in tokens(word[first:last])} >= set(tokens(word))
 
 
 def test_term_numbers_never_change_because_stores_contain_them() -> None:

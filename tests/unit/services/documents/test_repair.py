@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,10 +20,13 @@ from toolscript.adapters.memory import HashedEmbedder
 from toolscript.adapters.sql.documents import SqlDocuments
 from toolscript.domain.documents import Document, StoredDocument
 from toolscript.domain.errors import InvalidArguments, Unavailable
-from toolscript.domain.filters import Filter
+from toolscript.domain.filters import EVERYTHING, Filter
 from toolscript.domain.search import Point, Terms, Vector
 from toolscript.ports.stores import DocumentStore
+from toolscript.retrieval.bm25 import document_terms
+from toolscript.retrieval.query_forms import weigh_query_forms
 from toolscript.retrieval.text.item_text import document_frequencies
+from toolscript.retrieval.text.words import stem, term, words
 from toolscript.services.documents import ingest as ingest_documents
 from toolscript.services.documents.ingest import IngestDocuments
 from toolscript.services.documents.points import DOCUMENTS, documents_collection, in_tenant
@@ -212,3 +217,79 @@ async def test_an_id_with_a_null_character_is_refused_by_every_method(ingest: In
     ):
         with pytest.raises(InvalidArguments, match="null character"):
             await reading
+
+
+INVOICES = Document("bill", "Die Rechnungen sind nicht bezahlt, und der Kunde wird gemahnt.", "Mahnung")
+WEATHER = Document("weather", "東京の天気は晴れです。")
+
+
+async def save_as_an_earlier_version(ingest: Ingest, *documents: Document) -> None:
+    """Stores and indexes documents with the terms of version 1: whole words, stemmed as English ones."""
+    await ingest.service.put("acme", documents)
+    old = {d.id: Counter(term(stem(w)) for w in words(d.text)) for d in documents}
+    stored = [StoredDocument(d, frozenset(old[d.id]), terms_version=1) for d in documents]
+    await ingest.store.save_documents("acme", stored)
+    points = await ingest.index.scroll(DOCUMENTS)
+    vectors = await ingest.index.vectors(DOCUMENTS, [point.id for point in points])
+    for point in points:
+        payload = {name: value for name, value in point.payload.items() if name != "terms_version"}
+        terms = document_terms(old[str(payload["doc_id"])], 100.0)
+        await ingest.index.upsert(DOCUMENTS, [Point(point.id, vectors.get(point.id), terms, payload)])
+    await ingest.store.mark_indexed("acme", {d.id: d.digest for d in documents})
+
+
+async def find(ingest: Ingest, query: str) -> list[str]:
+    weighed = await weigh_query_forms(query, partial(ingest.store.count_terms, "acme"))
+    found = await ingest.index.lexical(DOCUMENTS, weighed.terms, where=EVERYTHING, limit=9)
+    return [str(c.payload["doc_id"]) for c in found]
+
+
+@pytest.mark.req("F-03")
+async def test_documents_of_an_earlier_version_get_new_terms_once_and_keep_their_vectors() -> None:
+    embedder = CountingEmbedder()
+    ingest = await Ingest(embedder=embedder).open_all()
+    await save_as_an_earlier_version(ingest, INVOICES, WEATHER, SHORT)
+    assert [await find(ingest, q) for q in ("Rechnungen", "Rechnung", "天気", "wine")] == [["bill"], [], [], ["short"]]
+    embedded = list(embedder.embedded)
+    assert await ingest.service.repair() == 3
+    assert list(embedder.embedded) == embedded
+    assert await ingest.service.repair() == 0
+    assert await ingest.store.list_outdated(limit=9) == {}
+    found = [await find(ingest, q) for q in ("Rechnungen", "Rechnung", "天気", "wine")]
+    assert found == [["bill"], ["bill"], ["weather"], ["short"]]
+    await ingest.assert_whole()
+
+
+@pytest.mark.req("F-03")
+async def test_documents_of_both_versions_are_found_while_terms_are_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ingest_documents, "DOCUMENTS_IN_A_BATCH", 1)
+    ingest = await Ingest().open_all()
+    many = [replace(INVOICES, id=f"bill {n}") for n in range(4)]
+    await save_as_an_earlier_version(ingest, *many)
+    seen: list[int] = []
+    save_terms = ingest.store.save_terms
+
+    async def search_and_save(tenant: str, documents: Sequence[StoredDocument]) -> None:
+        seen.append(len(await find(ingest, "Rechnungen")))
+        await save_terms(tenant, documents)
+
+    monkeypatch.setattr(ingest.store, "save_terms", search_and_save)
+    assert await ingest.service.repair() == 4
+    assert seen == [4, 4, 4, 4]
+
+
+@pytest.mark.req("F-03")
+async def test_a_renewal_that_was_interrupted_is_finished_by_the_next_repair(monkeypatch: pytest.MonkeyPatch) -> None:
+    ingest = await Ingest().open_all()
+    await save_as_an_earlier_version(ingest, INVOICES)
+    with monkeypatch.context() as failing:
+
+        async def fail(*_: object) -> None:
+            raise Unavailable("the index is away")
+
+        failing.setattr(ingest.index, "upsert", fail)
+        with pytest.raises(Unavailable, match="away"):
+            await ingest.service.repair()
+    assert await ingest.store.list_pending() == {"acme": ["bill"]}
+    assert await ingest.service.repair() == 1
+    assert await find(ingest, "Rechnung") == ["bill"]
