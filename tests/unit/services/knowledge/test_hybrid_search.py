@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from tests.fixtures.faults import FAULTS, FaultyAdapter
 from tests.fixtures.knowledge_search import DECISION, GARDENS, HARBOUR, MOON, ROSES, TIDES, WARNING, Library, chunk
 from toolscript.adapters.memory import HashedEmbedder
+from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
 from toolscript.domain.search import Point, SearchPart, TermCounts, Terms, Vector
 from toolscript.ports.indexes import VectorIndex
 from toolscript.services.knowledge import search as module
@@ -96,6 +98,23 @@ async def test_words_change_the_order_by_no_more_than_their_weight() -> None:
     scores = [hit.score for hit in found.hits]
     assert all(later <= earlier + WORDS_WEIGHT for earlier, later in pairwise(scores))
     assert found.hits[0].id == WARNING.id
+
+
+@pytest.mark.req("K-05")
+async def test_the_embedded_index_has_the_same_order(tmp_path: Path) -> None:
+    others = [chunk(TIDES, f"ship {number} waits for water at pier {number % 7}") for number in range(120)]
+    library, oracle = Library(index=QdrantEdgeIndex(tmp_path)), Library()
+    try:
+        for each in (library, oracle):
+            writer = await write(each)
+            await writer.save(TIDES, [MOON, HARBOUR, *others], [WARNING])
+        for query in ("harbour at low water", "ships at pier 3", "moon"):
+            ours, theirs = await search(library, query), await search(oracle, query)
+            assert [hit.id for hit in ours.hits] == [hit.id for hit in theirs.hits]
+            assert [hit.score for hit in ours.hits] == pytest.approx([hit.score for hit in theirs.hits], abs=1e-5)
+            assert ours.has_words
+    finally:
+        await library.index.close()
 
 
 async def test_filters_apply_to_words_too() -> None:
