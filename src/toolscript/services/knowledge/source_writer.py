@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toolscript.domain.errors import Unavailable
-from toolscript.domain.filters import Filter
+from toolscript.domain.filters import Condition, Filter, Op
 from toolscript.domain.knowledge import Chunk, Extraction, Source, SourceStatus
 from toolscript.domain.search import SearchPart
 from toolscript.ports.indexes import VectorIndex
@@ -22,6 +22,7 @@ from toolscript.retrieval.reconcile import ReconcilePlan, Reconciler
 from toolscript.services.knowledge.points import (
     CHUNKS,
     EXTRACTIONS,
+    TERMS_VERSION,
     KnowledgeDraft,
     SourceDrafter,
     count_terms,
@@ -101,8 +102,8 @@ class SourceWriter:
         return embedded
 
     async def is_indexed(self, source_id: str, chunks: int, extractions: int) -> bool:
-        """Whether the index has that many points of a source."""
-        where = of_source(source_id)
+        """Whether the index has that many points of a source, with terms of the current version."""
+        where = of_source(source_id).with_conditions(Condition("terms", Op.EQ, TERMS_VERSION))
         counts = await self._index.count(CHUNKS, where), await self._index.count(EXTRACTIONS, where)
         return counts == (chunks, extractions)
 

@@ -17,7 +17,7 @@ from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
 from toolscript.adapters.sql.knowledge import SqlKnowledge
 from toolscript.domain.errors import Invalid, NotFound, Unavailable
 from toolscript.domain.knowledge import Block, BlockKind, Book, Extraction, Position, Source, derive_id, format_content
-from toolscript.domain.search import Collection
+from toolscript.domain.search import Collection, Point, Terms
 from toolscript.ports.models import Embedder
 from toolscript.services.knowledge.ingest import MAX_CONCURRENT_READS, IngestKnowledge, SourceDetails, find_source
 from toolscript.services.knowledge.points import CHUNKS, EXTRACTIONS, max_chunk_tokens
@@ -264,6 +264,21 @@ async def test_repeated_text_gives_separate_chunks(library: Library) -> None:
     chunks, _ = await library.store.get_contents(made.source.id)
     assert len({c.id for c in chunks}) == 3
     assert made.embedded == 2
+    await library.assert_whole()
+
+
+@pytest.mark.req("F-03")
+async def test_an_unchanged_book_gets_the_terms_that_it_lacks_without_embedding(library: Library) -> None:
+    await library.ingesting.ingest(HANDBOOK)
+    before = await library.index.scroll(CHUNKS)
+    vectors = await library.index.vectors(CHUNKS, [each.id for each in before])
+    old = [{name: value for name, value in each.payload.items() if name != "terms"} for each in before]
+    points = [Point(each.id, vectors[each.id], Terms(), own) for each, own in zip(before, old, strict=True)]
+    await library.index.upsert(CHUNKS, points)
+    list_embedded(library).clear()
+    assert (await library.ingesting.ingest(HANDBOOK)).outcome == "unchanged"
+    assert not list_embedded(library)
+    assert await library.index.scroll(CHUNKS) == before
     await library.assert_whole()
 
 
