@@ -258,7 +258,7 @@ def test_in_a_pipe_a_source_is_one_complete_line(books: Path, monkeypatch: pytes
 def test_it_exits_with_2_when_nothing_can_be_read(small_folder: Path) -> None:
     assert "skipped nowhere: no such file" in knowledge("ingest", "nowhere", code=2).stderr
     Path("empty").mkdir()
-    assert "empty: no readable files; expected .md " in knowledge("ingest", "empty", code=2).stderr
+    assert "empty: no readable files; expected Markdown, " in knowledge("ingest", "empty", code=2).stderr
     assert "empty: no readable files; expected .md " in knowledge("ingest", "empty", "--as-one", code=2).stderr
     Path("blank.txt").write_text("")
     nothing = knowledge("ingest", "blank.txt", code=2).stderr.splitlines()

@@ -14,7 +14,7 @@ from typing import Any
 
 from toolscript.domain.documents import MAX_TEXT_LENGTH, Document, check_document
 from toolscript.domain.errors import Invalid
-from toolscript.domain.files.kinds import FILE_ENDINGS
+from toolscript.domain.files.kinds import find_ending
 from toolscript.domain.knowledge import Book
 from toolscript.ports.files import BookReader
 from toolscript.services.documents.ingest import SOURCE_FIELD
@@ -54,7 +54,7 @@ class DocumentFileReader:
             elif ending == ".json" and (values := await asyncio.to_thread(_read_json, file, name)):
                 for document in self._make_each(values, about):
                     yield document
-            elif ending in FILE_ENDINGS:
+            elif find_ending(file):
                 book = await self.reader.read(file)
                 title, text = " ".join(book.title.split())[:MAX_TITLE_CHARACTERS], _join_text(book)
                 yield self._make({"id": name, "title": title, "text": text}, about)

@@ -13,6 +13,7 @@ from typing import Protocol
 from toolscript.domain.documents import Document
 from toolscript.domain.errors import Invalid
 from toolscript.domain.files.jobs import FileOutcome, Job, JobFile, JobTarget
+from toolscript.domain.files.kinds import find_ending
 from toolscript.ports.files import BookReader
 from toolscript.ports.jobs import JobStore
 from toolscript.services.documents.ingest import IngestDocuments, PutReport
@@ -59,7 +60,8 @@ class IngestFile:
             yield Path(file.path)
             return
         content = await self._store.read_content(file.job_id, file.number)
-        with tempfile.NamedTemporaryFile(prefix="toolscript-", suffix=PurePosixPath(file.name).suffix) as copy:
+        name = PurePosixPath(file.name)
+        with tempfile.NamedTemporaryFile(prefix="toolscript-", suffix=find_ending(name) or name.suffix) as copy:
             await asyncio.to_thread(copy.write, content)
             copy.flush()
             yield Path(copy.name)

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 
+from toolscript.domain.files.kinds import find_ending
+
 EMPTY_NAME = '""'
 HIDDEN, EXCLUDED = "hidden", "excluded"
 NOT_INCLUDED = "not included"
@@ -131,9 +133,9 @@ class FileFinder:
             return f"larger than {self.max_bytes / 10**6:g} MB"
         if self.include:
             return None if _matches(path, self.include) else NOT_INCLUDED
-        ending = path.suffix.lower()
-        if ending in self.endings:
+        if find_ending(path) in self.endings:
             return None
+        ending = path.suffix.lower()
         return f"no reader for {ending} files" if ending else "no reader for files without an ending"
 
 

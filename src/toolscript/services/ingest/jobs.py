@@ -13,7 +13,7 @@ from typing import Any
 
 from toolscript.domain.errors import Forbidden, Invalid, NotFound
 from toolscript.domain.files.jobs import FileOutcome, FileState, Job, JobFile, JobTarget
-from toolscript.domain.files.kinds import FILE_ENDINGS
+from toolscript.domain.files.kinds import FILE_ENDINGS, FileKind
 from toolscript.domain.knowledge import BOOK_ENDINGS
 from toolscript.ports.jobs import JobStore
 from toolscript.services.documents.ingest import SOURCE_FIELD
@@ -174,7 +174,8 @@ def find_files(request: IngestRequest, paths: Sequence[str]) -> FoundFiles:
             found.append(JobFile("", 0, root, root, pages, sum(map(_measure, pages))))
             continue
         if not files and (path or EMPTY_NAME) not in finder.unreadable:
-            finder.unreadable[path] = f"no readable files; expected {' '.join(finder.endings)}"
+            expected = " ".join(BOOK_ENDINGS) if request.as_one else ", ".join(FileKind)
+            finder.unreadable[path] = f"no readable files; expected {expected}"
         for file, name in files.items():
             if str(file) in names.values():
                 continue  # below two of the paths

@@ -56,10 +56,10 @@ def test_ignore_files_count_below_their_folder_and_the_last_rule_wins(tmp_path: 
 
 
 def test_large_files_and_unknown_kinds_are_left_out_by_reason(tmp_path: Path) -> None:
-    write(tmp_path, "a.md", "b.png", "c.PNG", "Makefile")
+    write(tmp_path, "a.md", "b.png", "c.PNG", "nothing", "README")
     write(tmp_path, "large.md", text="x" * 2_000_000)
     assert find(tmp_path, max_bytes=1_000_000) == (
-        ["a.md"],
+        ["README", "a.md"],
         {"larger than 1 MB": 1, "no reader for .png files": 2, "no reader for files without an ending": 1},
     )
 

@@ -92,10 +92,11 @@ def _add_source_options(command: Command) -> Command:
 def ingest(names: Sequence[str], target: str, metadata: Sequence[str], prune: bool, **given: Any) -> None:
     """Make files and folders searchable.
 
-    Reads Markdown, reStructuredText, HTML, PDF, DOCX, EPUB and text files, for documents also .json and .jsonl
-    (objects with id, title, text, metadata), and any other text file that is named itself. Works beside a running
-    gateway. Each file is found as soon as it is done. Run it again after changes: what is unchanged is left alone.
-    Files that cannot be read are reported; exits with 2 when all are. Ctrl-C stops; what is done stays.
+    Reads texts, books, office files, tables, JSON, logs, mail, notebooks and source code (docs/guide/knowledge.md lists
+    the kinds); as documents also any other text file that is named itself, and .json and .jsonl files with whole
+    documents (objects with id, title, text, metadata). Works beside a running gateway. Each file is found as soon as it
+    is done. Run it again after changes: what is unchanged is left alone. Files that cannot be read are reported; exits
+    with 2 when all are. Ctrl-C stops; what is done stays.
 
     As documents, the id of a document is its path below the folder; its metadata has path, extension and modified,
     unless the file sets them, and source_path. As knowledge, each file becomes a source with its chapters, sections and
