@@ -30,7 +30,8 @@ async def weigh_query_forms(text: str, count_terms: CountTerms) -> QueryTerms:
     parts = {word: frozenset(term(p) for name in joining for p in list_parts(word, name)) for word in words}
     counts = await count_terms([*frozenset().union(*whole.values(), *parts.values())])
     forms = [QueryWord(times, whole[word]) for word, times in words.items()]
+    full = weigh_words(forms, counts).full_score
     for word, times in words.items():
         known = (parts[word] - whole[word]) & counts.documents_with_term.keys()
         forms += [QueryWord(times * PART_WEIGHT, frozenset([part])) for part in known]
-    return weigh_words(forms, counts)
+    return QueryTerms(weigh_words(forms, counts).terms, full)

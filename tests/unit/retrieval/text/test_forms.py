@@ -89,6 +89,13 @@ async def test_a_compound_in_the_query_finds_its_parts() -> None:
     assert sorted(await Tenant(*COMPOUNDS).find("Dampfgarten")) == [2, 3]
 
 
+async def test_parts_of_compounds_do_not_count_towards_the_full_score() -> None:
+    tenant = Tenant(*COMPOUNDS)
+    weighed = await weigh_query_forms("Donaudampfschiff", tenant.count_terms)
+    assert len(weighed.terms.ids) > 1
+    assert weighed.full_score == max(weighed.terms.weights)
+
+
 async def test_english_texts_are_counted_once_and_have_their_english_stems_only() -> None:
     tenant = Tenant("The donaudampfschifffahrt was a company that ran the ships of the river.")
     assert await tenant.find("companies of the ships") == [0]

@@ -231,6 +231,23 @@ async def test_metadata_has_the_title_and_only_the_requested_fields(
 async def test_snippets_are_left_out_or_marked_as_requested(archive: Archive) -> None:
     assert (await archive.hits("wine", include_snippets=False))[0].snippet is None
     assert (await archive.hits("wines", highlight=True))[0].snippet == "Red **wine** from the south, dry and strong."
+
+
+@pytest.mark.req("F-03")
+async def test_words_of_other_languages_are_found_and_marked(archive: Archive) -> None:
+    await archive.put(
+        Document("bill", "Die Rechnungen sind noch nicht bezahlt, und der Kunde wird gemahnt."),
+        Document("weather", "明日の東京の天気は晴れです。"),
+    )
+    for query, expected in (
+        ("Rechnung", ("bill", "Die **Rechnungen** sind noch nicht bezahlt, und der Kunde wird gemahnt.")),
+        ("天気", ("weather", "明日の東京の**天気**は晴れです。")),
+    ):
+        hits = await archive.hits(query, search_type=KEYWORD, highlight=True)
+        assert [(hit.doc_id, hit.snippet) for hit in hits] == [expected]
+    assert await archive.ids("天文", search_type=KEYWORD) == []
+    await archive.put(Document("other", "Nothing of it.", "A title"), tenant="other")
+    assert await archive.ids("Rechnung", Principal("other"), search_type=KEYWORD) == []
     (short, *_) = await archive.hits("tenant rent", snippet_max_chars=32, search_type=KEYWORD)
     assert short.snippet == "The tenant pays the rent on the"
 
