@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from toolscript.configuration.env_files import VARIABLE_NAME, parse_env_file
 from toolscript.configuration.jsonc import JsoncError, JsoncNode, parse_jsonc
 from toolscript.configuration.limits import read_limits
-from toolscript.configuration.profiles import APPROVAL_RULE, ProfileReader
+from toolscript.configuration.profiles import APPROVAL_RULE, ProfileReader, resembles_profiles
 from toolscript.configuration.text_files import read_text
 from toolscript.domain.access import ApprovalPolicy
 from toolscript.domain.errors import Invalid
@@ -173,8 +173,8 @@ class _ConfigurationFile:
     def read_profiles(self, root: JsoncNode | None) -> dict[str, Profile]:
         """Reads the profiles of the file."""
         members = root.value if root and isinstance(root.value, dict) else {}
-        if self.file.name == FILE_NAME:  # other clients have keys of their own
-            self.report_misspelt(members, ["profiles"])
+        is_own = self.file.name == FILE_NAME  # other clients have keys of their own
+        self.report_misspelt({k: n for k, n in members.items() if is_own or resembles_profiles(n)}, ["profiles"])
         return ProfileReader(self.report).read(members["profiles"]) if "profiles" in members else {}
 
     def _find_server_lists(self, root: JsoncNode | None) -> list[JsoncNode]:

@@ -22,6 +22,12 @@ _RULE_KEYS = ("servers", "tools", "skills")
 Report = Callable[[JsoncNode, str], None]
 
 
+def resembles_profiles(node: JsoncNode) -> bool:
+    """Whether this can only be meant as profiles: an object of objects with keys of profiles."""
+    values = node.value.values() if isinstance(node.value, dict) else ()
+    return any(isinstance(each.value, dict) and not each.value.keys().isdisjoint(_KEYS) for each in values)
+
+
 class ProfileReader:
     """Reads profiles and reports what is wrong with them. An unknown key is an error: a misspelt `deny` would show what
     it should hide."""

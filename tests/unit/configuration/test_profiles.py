@@ -93,3 +93,15 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, profiles: Any, proble
 def test_a_misspelt_key_does_not_silently_show_everything(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match='profils: unknown key, did you mean "profiles"'):
         load(tmp_path, {}, key="profils")
+
+
+def test_a_misspelt_key_is_found_in_the_file_of_another_client_where_only_profiles_can_be_meant(tmp_path: Path) -> None:
+    file = tmp_path / "mcp.json"
+
+    def load_file(**content: Any) -> None:
+        file.write_text(json.dumps({"mcpServers": {"a": {"command": "a"}}, **content}))
+        load_configuration(file, home=tmp_path, folder=tmp_path, environment={})
+
+    load_file(profile={"name": "work"}, profils={"default": {"colour": "red"}}, profiel="x")
+    with pytest.raises(Invalid, match='profils: unknown key, did you mean "profiles"'):
+        load_file(profils={"default": {"deny": {"servers": ["a"]}}})
