@@ -62,7 +62,7 @@ def read_registry() -> tuple[ModelCard, ...]:
             | {
                 "names": tuple(entry["names"]),
                 "files": tuple(entry["files"]),
-                "similarity": SimilarityRange(**entry["similarity"]),
+                "similarity": SimilarityRange(**entry["similarity"]) if "similarity" in entry else None,
             }
         )
         for entry in tomllib.loads(text)["model"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.http_services import SHIPPED, Hub, hub_layout
-from toolscript.adapters.onnx.model_folders import download, find_locally
+from toolscript.adapters.onnx.model_folders import download, find_locally, find_model_card
 from toolscript.domain.errors import Invalid, Unavailable
 
 BGE = "Xenova/bge-small-en-v1.5"
@@ -77,3 +77,10 @@ def test_the_packaged_model_needs_no_hub(tmp_path: Path) -> None:
     found = find_locally("sentence-transformers/all-MiniLM-L6-v2", tmp_path)
     assert found is not None
     assert found.onnx.parent == SHIPPED
+
+
+@pytest.mark.req("F-03")
+def test_a_multilingual_model_is_registered_without_a_measured_similarity() -> None:
+    card = find_model_card("snowflake/Snowflake-arctic-embed-m-v2.0")
+    assert card is not None
+    assert (card.name, card.prefix, card.similarity) == ("snowflake-arctic-embed-m-v2.0", "query: ", None)
