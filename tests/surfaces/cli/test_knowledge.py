@@ -294,7 +294,9 @@ def test_sections_copies_and_answers_are_shown(small_folder: Path) -> None:
     for name in ("one", "two"):
         Path(f"{name}.md").write_text(text)
         knowledge("ingest", f"{name}.md", "--title", name)
-    passages = run_json("knowledge", "search", "amber")["results"]
+    found = run_json("knowledge", "search", "amber")
+    assert found["metadata"]["search_type"] == "hybrid"
+    passages = found["results"]
     sections = run_json("knowledge", "search", "amber", "--context", "section")["results"]
     assert len(sections[0]["content"]) > len(passages[0]["content"])
     shown = knowledge("search", "amber", "--answer").stdout

@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from toolscript.domain.documents import TERMS_VERSION
 from toolscript.domain.filters import Condition, Filter, Op
 from toolscript.domain.knowledge import Chunk, Extraction, Position, Source, format_content
 from toolscript.domain.search import Collection, FieldType, Point, TermCounts, Terms, Vector
 from toolscript.ports.models import Embedder
 from toolscript.retrieval.bm25 import document_terms
-from toolscript.retrieval.text.words import term_frequencies
+from toolscript.retrieval.text.forms import count_document_forms
 
 CHUNKS = "chunks"
 EXTRACTIONS = "extractions"
@@ -32,8 +33,6 @@ MAX_TOKENS = 400
 MIN_TOKENS = 16
 MAX_HEADING_CHARACTERS = 400
 MAX_EXTRACTION_CHARACTERS = 4_000
-# How the terms of points are made. With another number, all points are written again, without embedding their texts.
-TERMS_VERSION = 1
 # Of chunks with their headings, in four manuals.
 AVERAGE_LENGTH = 80.0
 
@@ -64,6 +63,8 @@ class KnowledgeDraft:
     digest: str
     payload: Mapping[str, Any]
     terms: Terms
+    counted: frozenset[int]
+    """The terms that it counts towards: its own, and the mark of its language."""
 
     @property
     def texts(self) -> dict[str, str]:
@@ -79,7 +80,7 @@ class KnowledgeDraft:
 
 def count_terms(drafts: Sequence[KnowledgeDraft]) -> TermCounts:
     """In how many of these texts each term occurs."""
-    return TermCounts(len(drafts), Counter(term for draft in drafts for term in draft.terms.ids))
+    return TermCounts(len(drafts), Counter(term for draft in drafts for term in draft.counted))
 
 
 def _lower(topics: Iterable[str]) -> set[str]:
@@ -130,7 +131,8 @@ class SourceDrafter:
             "digest": digest,
             "terms": TERMS_VERSION,
         }
-        return KnowledgeDraft(own_id, text, digest, payload, document_terms(term_frequencies(text), AVERAGE_LENGTH))
+        forms = count_document_forms(text)
+        return KnowledgeDraft(own_id, text, digest, payload, document_terms(forms, AVERAGE_LENGTH), frozenset(forms))
 
     def _heading(self, position: Position) -> str:
         key = (position.chapter, position.section)

@@ -156,7 +156,9 @@ class KnowledgeSearch:
         async def count_terms(terms: Sequence[int]) -> TermCounts:
             return await self._count_terms(terms, embedding, report)
 
-        prepared = await self._retriever.prepare(query.query, embedding, report, count_terms=count_terms)
+        prepared = await self._retriever.prepare(
+            query.query, embedding, report, count_terms=count_terms, any_language=True
+        )
         if prepared.vector is None:
             raise embedding.unavailable(SearchPart.EMBEDDER, "the model does not answer, see the log")
 

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from toolscript.domain.documents import TERMS_VERSION
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.filters import Condition, Filter, Op
 from toolscript.domain.knowledge import Chunk, Extraction, Source, SourceStatus
@@ -22,7 +23,6 @@ from toolscript.retrieval.reconcile import ReconcilePlan, Reconciler
 from toolscript.services.knowledge.points import (
     CHUNKS,
     EXTRACTIONS,
-    TERMS_VERSION,
     KnowledgeDraft,
     SourceDrafter,
     count_terms,

@@ -74,6 +74,22 @@ async def test_words_decide_between_texts_of_the_same_meaning() -> None:
         assert [hit.score for hit in found.hits] == pytest.approx([1.0] * len(found.hits), abs=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("東京の天気は晴れです", "天気"),
+        ("Die Häuser der Stadt sind alt und die Straßen sind eng", "haus"),
+        ("Les chevaux mangent de l'herbe dans les prés", "cheval"),
+    ],
+)
+async def test_words_of_other_languages_are_found(text: str, query: str) -> None:
+    library = Library(embedder=MeaninglessEmbedder())
+    writer = await write(library)
+    foreign = chunk(GARDENS, text)
+    await writer.save(GARDENS, [ROSES, foreign], [DECISION])
+    assert (await search(library, query, types=("chunk",))).hits[0].id == foreign.id
+
+
 async def test_a_passage_that_only_words_find_has_its_cosine() -> None:
     library = Library()
     await library.open()
