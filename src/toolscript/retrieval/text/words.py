@@ -12,8 +12,9 @@ import unicodedata
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
 import Stemmer
 
@@ -55,14 +56,12 @@ _HAN = "\u2e80-\u2fdf\u3005\u3007\u3021-\u3029\u3038-\u303b\u3400-\u4dbf\u4e00-\
 _HANGUL = "\u1100-\u11ff\u3130-\u318f\ua960-\ua97f\uac00-\ud7ff"
 # Thai, Lao, Burmese, Khmer
 _SOUTH_EAST_ASIAN = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
-_UNSPACED = re.compile(f"[{_HIRAGANA}{_KATAKANA}{_HAN}{_HANGUL}{_SOUTH_EAST_ASIAN}]")
+_ALL_UNSPACED = f"{_HIRAGANA}{_KATAKANA}{_HAN}{_HANGUL}{_SOUTH_EAST_ASIAN}"
 # Japanese changes its script where words begin and end: 猫が is 猫 and a particle.
 _RUNS = "|".join(
     f"[{script}][{script}\u3099\u309a\uff9e\uff9f]*"
     for script in (_HAN, _HIRAGANA + "\u30fc", _KATAKANA, _HANGUL, _SOUTH_EAST_ASIAN)
 )
-_RUN = re.compile(f"(?P<pairs>{_RUNS})|[^{_HIRAGANA}{_KATAKANA}{_HAN}{_HANGUL}{_SOUTH_EAST_ASIAN}]+")
-_HAN_PAIR = re.compile(f"[{_HAN}]{{2}}")
 # The last two are the marks of half-width kana.
 _CHARACTER = re.compile(f".[{_MARKS}\uff9e\uff9f]*", re.DOTALL)
 
@@ -85,6 +84,25 @@ _STEMMERS_BY_SCRIPT = (
     (0x900, 0x97F, "hindi"),
     (0xB80, 0xBFF, "tamil"),
 )
+
+
+class _UnspacedScripts(NamedTuple):
+    """The patterns of scripts without spaces."""
+
+    character: re.Pattern[str]
+    run: re.Pattern[str]
+    """A run of one script; its group `pairs` is empty for a run of other scripts."""
+    han_pair: re.Pattern[str]
+
+
+@cache
+def _compile_unspaced() -> _UnspacedScripts:
+    # Compiled when needed: it takes 18 ms, and most commands never read such a text.
+    return _UnspacedScripts(
+        re.compile(f"[{_ALL_UNSPACED}]"),
+        re.compile(f"(?P<pairs>{_RUNS})|[^{_ALL_UNSPACED}]+"),
+        re.compile(f"[{_HAN}]{{2}}"),
+    )
 
 
 def split_identifier(text: str) -> str:
@@ -110,22 +128,23 @@ def tokens(text: str) -> list[str]:
     """The words of a text, those of scripts without spaces cut into overlapping pairs of characters: 東京の天気 becomes
     東京, の and 天気; 図書館 becomes 図書 and 書館."""
     found = words(text)
-    if text.isascii() or not _UNSPACED.search(text):
+    if text.isascii() or not _compile_unspaced().character.search(text):
         return found
     return [token for word in found for token in _cut_word(word)]
 
 
 def list_characters(token: str) -> tuple[str, ...]:
     """The characters of a pair of Han characters: Chinese has words of one character, and no mark of where they end."""
-    return tuple(token) if _HAN_PAIR.fullmatch(token) else ()
+    is_pair = not token.isascii() and _compile_unspaced().han_pair.fullmatch(token)
+    return tuple(token) if is_pair else ()
 
 
 def find_tokens(word: str) -> Iterator[tuple[int, int]]:
     """The places of a word's tokens, as it is written: of the whole word, or of the pairs of its characters."""
-    if word.isascii() or not _UNSPACED.search(word):
+    if word.isascii() or not _compile_unspaced().character.search(word):
         yield 0, len(word)
         return
-    for run in _RUN.finditer(word):
+    for run in _compile_unspaced().run.finditer(word):
         if not run["pairs"]:
             yield run.span()
             continue
@@ -160,10 +179,10 @@ def _split_camel(text: str) -> str:
 
 
 def _cut_word(word: str) -> list[str]:
-    if not _UNSPACED.search(word):
+    if not _compile_unspaced().character.search(word):
         return [word]
     cut: list[str] = []
-    for run in _RUN.finditer(word):
+    for run in _compile_unspaced().run.finditer(word):
         cut += _cut_pairs(run[0]) if run["pairs"] else [run[0]]
     return cut
 
