@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections import Counter
@@ -19,6 +20,8 @@ EMPTY_NAME = '""'
 HIDDEN, EXCLUDED = "hidden", "excluded"
 NOT_INCLUDED = "not included"
 IGNORE_FILES = (".gitignore", ".toolscriptignore")
+# What reading a file that is not there ends with; a path can be too long for any file.
+_NO_FILE = frozenset({errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG})
 LINK_OR_SPECIAL = "link out of the folder, or special file"
 
 
@@ -100,9 +103,10 @@ class FileFinder:
             try:
                 lines = (folder / name).read_text(encoding="utf-8", errors="replace").splitlines()
                 yield _IgnoreRules(folder, name, GitIgnoreSpec.from_lines(lines))
-            except (FileNotFoundError, IsADirectoryError):
-                continue
-            except (OSError, ValueError) as error:
+            except OSError as error:
+                if error.errno not in _NO_FILE:
+                    self.unreadable[str(folder / name)] = describe_error(error)
+            except ValueError as error:
                 self.unreadable[str(folder / name)] = str(error)
 
     def _judge(self, entry: Path, name: Path, real_root: Path, rules: Rules) -> str | None:
