@@ -154,6 +154,18 @@ def build_unauthorized(message: str) -> Unauthorized:
     return Unauthorized(message, details={"field": "Authorization"})
 
 
+# Searches of public knowledge are free, answers cost the owner calls of a language model.
+ANSWER_REFUSED = "without a key no answer is written: search without `answer`, or send `Authorization: Bearer KEY`"
+
+
+async def require_answer_caller(settings: Settings, app: App, headers: Mapping[str, str]) -> None:
+    """Raises Unauthorized for a caller without a valid key where one is required."""
+    try:
+        await find_grant(settings, app, headers)
+    except Unauthorized:
+        raise build_unauthorized(ANSWER_REFUSED) from None
+
+
 def is_data_owner(app: App, headers: Mapping[str, str]) -> bool:
     """Whether a command of the data folder's owner sends the request."""
     token = _read_bearer(headers)

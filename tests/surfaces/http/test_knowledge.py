@@ -321,6 +321,18 @@ async def test_unknown_and_repeated_parameters_are_named(http: httpx.AsyncClient
 # --- credentials and rate limit ---
 
 
+@pytest.mark.req("F-04")
+async def test_an_answer_needs_a_key_where_other_routes_do(app: App, http: httpx.AsyncClient) -> None:
+    assert "answer" in await search_ok(http, query="harbour", answer=True)
+    async with open_client(app, api_key="a key") as guarded:
+        refused = await guarded.post(SEARCH, json={"query": "harbour", "answer": True})
+        assert refused.status_code == 401
+        assert "search without `answer`" in refused.json()["error"]["message"]
+        allowed = await guarded.post(SEARCH, json={"query": "harbour", "answer": True}, headers={"X-API-Key": "a key"})
+        assert allowed.status_code == 200
+        assert (await guarded.post(SEARCH, json={"query": "harbour"})).status_code == 200
+
+
 @pytest.mark.req("K-03")
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer nonsense"}, {"X-API-Key": "wrong"}])
 async def test_no_key_is_required_where_every_other_route_requires_one(app: App, headers: dict[str, str]) -> None:

@@ -44,8 +44,10 @@ from toolscript.services.knowledge.context import PassageContext
 from toolscript.services.knowledge.search import KnowledgeQuery
 from toolscript.services.tools.native_changes import ChangeFilter, ChangeStream
 from toolscript.surfaces.callers import (
+    ANSWER_REFUSED,
     OWNER,
     admit_client,
+    build_unauthorized,
     find_user,
     identify_caller,
     identify_principal,
@@ -208,6 +210,8 @@ def build_endpoint(
         caller = identify_caller(request.scope["grant"], client.host if client else None) if request else OWNER
         if params.name == "search_knowledge":
             await admit_client(app, headers, client.host if client else None)
+            if get_grant(context).is_anonymous and (params.arguments or {}).get("answer"):
+                raise build_unauthorized(ANSWER_REFUSED)
         try:
             return await answer_call(
                 app, params, lambda: identify_principal(app, headers), caller, build_relay(context)

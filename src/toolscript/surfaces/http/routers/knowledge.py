@@ -12,8 +12,9 @@ from toolscript.domain.errors import InvalidArguments, NotFound, Unavailable
 from toolscript.domain.search import MAX_QUERY_CHARACTERS
 from toolscript.services.knowledge.context import PassageContext
 from toolscript.services.knowledge.search import DEFAULT_HITS, MAX_HITS, KnowledgeQuery
+from toolscript.surfaces.callers import require_answer_caller
 from toolscript.surfaces.http.bodies import read_json
-from toolscript.surfaces.http.dependencies import ADMIN, KNOWLEDGE_CLIENT, CurrentApp
+from toolscript.surfaces.http.dependencies import ADMIN, KNOWLEDGE_CLIENT, CurrentApp, Served
 from toolscript.surfaces.http.errors import KnowledgeUnavailable
 from toolscript.surfaces.http.openapi import errors, request_body
 from toolscript.surfaces.http.responses import JsonResponse
@@ -54,6 +55,7 @@ SourceId = Annotated[str, Path(pattern=ONE_LINE, max_length=64, description="The
 async def search_knowledge(
     request: Request,
     app: CurrentApp,
+    served: Served,
     query: Annotated[str | None, Query(max_length=MAX_QUERY_CHARACTERS, description=QUERY)] = None,
     limit: Annotated[int | None, Query(ge=1, le=MAX_HITS, description=LIMIT)] = None,
     type: Annotated[list[str] | None, Query(description=TYPES + SEVERAL)] = None,  # noqa: A002
@@ -73,6 +75,8 @@ async def search_knowledge(
     ask = await read_json(
         request, KnowledgeRequest, lambda body: _merge(parameters, body), MAX_SEARCH_BYTES, required=False
     )
+    if ask.answer:
+        await require_answer_caller(served.settings, app, request.headers)
     try:
         results = await app.knowledge_search.search(ask)
     except Unavailable as error:
