@@ -19,7 +19,7 @@ from toolscript.surfaces.cli.ingest.command import OUTCOMES, add_common_options,
 from toolscript.surfaces.cli.ingest.job_client import JobClient
 from toolscript.surfaces.cli.ingest.sources import remove_gone_sources
 from toolscript.surfaces.cli.ingest.wanted import WantedIngest
-from toolscript.surfaces.cli.terminal.text import print_note, print_skipped
+from toolscript.surfaces.cli.terminal.text import print_answer, print_note, print_skipped
 
 # Changes within this time are ingested together: an editor writes a file in several steps.
 SETTLE_MILLISECONDS = 500
@@ -120,7 +120,11 @@ async def _ingest(
         if not _is_about_root(file, root):
             print_skipped(file["path"] or file["name"], file["problem"])
     if any(job[name] for name in ("added", "changed", "removed")):
-        click.echo(f"{root}: " + ", ".join(f"{job[name]} {name}" for name in (*OUTCOMES, "removed") if job[name]))
+        counts = {name: job[name] for name in (*OUTCOMES, "removed")}
+        print_answer(
+            {"folder": str(root), **counts},
+            lambda _: click.echo(f"{root}: " + ", ".join(f"{n} {name}" for name, n in counts.items() if n)),
+        )
 
 
 def _is_about_root(file: Mapping[str, Any], root: Path) -> bool:
@@ -134,4 +138,4 @@ async def _remove_gone(session: CommandSession, target: JobTarget, roots: Sequen
     else:
         removed = await remove_gone_sources(session, roots)
     if removed:
-        click.echo(f"{removed} removed")
+        print_answer({"removed": removed}, lambda _: click.echo(f"{removed} removed"))
