@@ -48,7 +48,7 @@ class FileBooks:
             )
         file = await asyncio.to_thread(_open_file, path, self._limits.file_bytes)
         with file:
-            answer = self._read_small_text(file, ending)
+            answer = await asyncio.to_thread(self._read_small_text, file, ending)
             if answer is None:
                 answer = await asyncio.to_thread(_parse_output, await self._run_worker(file, ending))
         book = await asyncio.to_thread(_build_book, answer)
