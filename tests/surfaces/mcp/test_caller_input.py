@@ -15,6 +15,7 @@ import pytest
 from mcp import Client
 from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult, TextContent
 
+from tests.fixtures.coroutines import think_for
 from tests.fixtures.mcp_requests import NEWEST, build_request
 from tests.fixtures.serving import serve
 from tests.servers import make_scripted_server
@@ -186,16 +187,7 @@ def test_the_time_of_a_call_stands_still_while_the_caller_answers(tmp_path: Path
     """It has an event loop of its own, whose clock goes forward while the caller thinks."""
 
     async def call() -> CallResult:
-        loop, passed = asyncio.get_running_loop(), 0.0
-        time = loop.time
-        loop.time = lambda: time() + passed  # type: ignore[method-assign]
-
-        async def think(*_: object) -> dict[str, Any]:
-            nonlocal passed
-            passed += 500
-            await asyncio.sleep(0)
-            return ANSWER
-
+        think = think_for(500, ANSWER)
         async with open_with_servers(tmp_path) as app:
             relay = CallRelay(capabilities=CAPABILITIES, ask=think)
             return await app.call_tool.call("older__ask", {}, within=TIMEOUT_SECONDS, relay=relay)
