@@ -16,6 +16,8 @@ from toolscript.domain.filters import MAX_EXACT_NUMBER, is_number
 MAX_ID_BYTES = 512
 MAX_TITLE_LENGTH = 1_000
 MAX_TEXT_LENGTH = 10_000_000
+SOURCE_FIELD = "source_path"
+"""The metadata field with the file that a document was read from. Only ingestion of files sets it."""
 MAX_FIELDS = 100
 MAX_FIELD_NAME_LENGTH = 128
 MAX_VALUE_LENGTH = 10_000

@@ -14,7 +14,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from toolscript.domain.documents import Document, StoredDocument, check_document, check_identifiers
+from toolscript.domain.documents import SOURCE_FIELD, Document, StoredDocument, check_document, check_identifiers
 from toolscript.domain.errors import NotFound, ToolscriptError, Unavailable
 from toolscript.domain.filters import EVERYTHING, Condition, Filter, Op
 from toolscript.ports.indexes import VectorIndex
@@ -40,8 +40,6 @@ BATCHES_AT_ONCE = 3
 # After this many failures one after the other, the documents are not the problem.
 FAILURES_IN_A_ROW = 200
 NO_MODEL = "none"
-SOURCE_FIELD = "source_path"
-"""The metadata field with the file that a document was read from. Only ingestion of files sets it."""
 
 log = logging.getLogger(__name__)
 

@@ -12,12 +12,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from toolscript.domain.documents import MAX_TEXT_LENGTH, Document, check_document
+from toolscript.domain.documents import MAX_TEXT_LENGTH, SOURCE_FIELD, Document, check_document
 from toolscript.domain.errors import Invalid
 from toolscript.domain.files.kinds import find_ending
 from toolscript.domain.knowledge import Book
 from toolscript.ports.files import BookReader
-from toolscript.services.documents.ingest import SOURCE_FIELD
 from toolscript.services.ingest.finder import describe_error
 
 # UTF-8 needs at most four bytes for a character.

@@ -17,6 +17,7 @@ from pathspec import GitIgnoreSpec
 from toolscript.domain.files.kinds import find_ending
 
 EMPTY_NAME = '""'
+NO_SUCH_FILE = "no such file"
 HIDDEN, EXCLUDED = "hidden", "excluded"
 NOT_INCLUDED = "not included"
 IGNORE_FILES = (".gitignore", ".toolscriptignore")
@@ -59,7 +60,7 @@ class FileFinder:
         found: dict[Path, str] = {}
         for name in names:
             path = normalize(Path(name))
-            if problem := _find_problem(name):
+            if problem := find_problem(name):
                 self.unreadable[name or EMPTY_NAME] = problem
             elif path.is_dir():
                 for file in self._walk(path, set()):
@@ -167,13 +168,14 @@ def normalize(path: Path) -> Path:
     return Path(os.path.abspath(path))  # noqa: PTH100
 
 
-def _find_problem(name: str) -> str | None:
+def find_problem(name: str) -> str | None:
+    """Why a path that a person gave cannot be read; an empty one is not the current folder."""
     if not name:
-        return "no such file"
+        return NO_SUCH_FILE
     try:
         normalize(Path(name)).stat()
     except (FileNotFoundError, NotADirectoryError):
-        return "no such file"
+        return NO_SUCH_FILE
     except (OSError, ValueError) as error:
         return describe_error(error) if isinstance(error, OSError) else "not a path"
     return None

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from toolscript.domain.documents import SOURCE_FIELD
 from toolscript.domain.errors import Forbidden, Invalid, NotFound
 from toolscript.domain.files.jobs import FileOutcome, FileState, Job, JobFile, JobTarget
 from toolscript.domain.files.kinds import FILE_ENDINGS, FileKind
 from toolscript.domain.knowledge import BOOK_ENDINGS
 from toolscript.ports.jobs import JobStore
-from toolscript.services.documents.ingest import SOURCE_FIELD
 from toolscript.services.ingest.finder import EMPTY_NAME, FileFinder, normalize
 from toolscript.services.ingest.reading_order import order_pages
 from toolscript.services.ingest.runner import JobRunner

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from toolscript.domain.documents import SOURCE_FIELD
 from toolscript.domain.errors import Invalid
 from toolscript.domain.files.jobs import FileState, JobTarget
 from toolscript.surfaces.cli.client.session import CommandSession, read_settings, run_in_session
@@ -17,14 +18,13 @@ from toolscript.surfaces.cli.commands.documents import TenantDocuments
 from toolscript.surfaces.cli.ingest.job_client import JobClient
 from toolscript.surfaces.cli.ingest.wanted import WantedIngest
 from toolscript.surfaces.cli.terminal import options
+from toolscript.surfaces.cli.terminal.progress import show_job
 from toolscript.surfaces.cli.terminal.text import format_count, print_answer, print_note, print_skipped, printable
 from toolscript.surfaces.cli.terminal.values import parse_pairs
 
 Answer = Mapping[str, Any]
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-SOURCE = "source_path"
-EMPTY_NAME = '""'
 PAGE_SIZE = 1000
 OUTCOMES = ("added", "changed", "unchanged")
 # A folder of more sources than this is summed up, not listed.
@@ -121,8 +121,10 @@ def ingest(names: Sequence[str], target: str, metadata: Sequence[str], prune: bo
         flag = f"--{'author' if used == 'authors' else used.replace('_', '-')}"
         raise Invalid(f"{flag} is for sources: add --as knowledge, or leave it out", details={"field": flag})
     more = parse_pairs(metadata, "--metadata")
-    if SOURCE in more:
-        raise Invalid(f"invalid --metadata {SOURCE}: it is the file that a document was read from; use another name")
+    if SOURCE_FIELD in more:
+        raise Invalid(
+            f"invalid --metadata {SOURCE_FIELD}: it is the file that a document was read from; use another name"
+        )
     if prune:
         _require_reachable(names)
     _run_ingest(names, WantedIngest(JobTarget.DOCUMENTS, {"metadata": more}), prune=prune, **given)
@@ -155,23 +157,15 @@ def _describe_sources(about: Mapping[str, Any]) -> WantedIngest:
 
 
 def _require_reachable(names: Sequence[str]) -> None:
+    from toolscript.services.ingest.finder import EMPTY_NAME, find_problem
+
     for name in names:
-        if problem := "no such file" if not name else _find_problem(Path(name)):
+        if problem := find_problem(name):
             raise Invalid(
                 f"cannot read {name or EMPTY_NAME}: {problem}. Nothing was removed, because it may be unreachable only "
                 "for now: run the command without --prune, or without that path",
                 details={"field": "--prune"},
             )
-
-
-def _find_problem(path: Path) -> str | None:
-    try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return "no such file"
-    except OSError as error:
-        return error.strerror or str(error)
-    return None
 
 
 def choose_files(
@@ -211,7 +205,7 @@ def _run_ingest(
         job = await client.start(wanted, names)
         if no_wait:
             return job
-        with client.show_progress() as show:
+        with show_job() as show:
             job = await client.wait(job, show)
         files = await client.list_files(job["id"], FileState.DONE, FileState.FAILED)
         removed = job["removed"]
@@ -261,14 +255,16 @@ def _build_source(file: Answer) -> dict[str, Any]:
 
 async def prune_documents(documents: TenantDocuments, roots: Sequence[Path]) -> int:
     """Removes documents that were read from below these paths and whose file is gone. Returns how many."""
+    from toolscript.services.ingest.finder import NO_SUCH_FILE, find_problem
+
     gone = []
     after: str | None = None
     while True:
         page = await documents.list_page(after=after, limit=PAGE_SIZE)
         for each in page["documents"]:
-            source = each["metadata"].get(SOURCE)
+            source = each["metadata"].get(SOURCE_FIELD)
             is_below = isinstance(source, str) and any(Path(source).is_relative_to(root) for root in roots)
-            if is_below and _find_problem(Path(source)) == "no such file":
+            if is_below and find_problem(source) == NO_SUCH_FILE:
                 gone.append(each["id"])
         after = page["next"]
         if after is None:

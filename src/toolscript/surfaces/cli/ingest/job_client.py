@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,6 @@ from toolscript.domain.files.jobs import FileState, JobState, JobTarget
 from toolscript.surfaces.cli.client.session import CommandSession
 from toolscript.surfaces.cli.ingest.uploads import split_uploads
 from toolscript.surfaces.cli.ingest.wanted import WantedIngest
-from toolscript.surfaces.cli.terminal.progress import JobProgress, show_job
 from toolscript.surfaces.json.jobs import build_job_files_response, build_job_list_response, build_job_response
 
 if TYPE_CHECKING:
@@ -102,12 +100,6 @@ class JobClient:
             return build_job_response(changed)
 
         return await self._request(f"/api/v1/jobs/{job_id}/{action}", local, method="POST")
-
-    @contextmanager
-    def show_progress(self) -> Iterator[JobProgress]:
-        """Shows the progress of a job during the block."""
-        with show_job() as progress:
-            yield progress
 
     async def _list_page(self, job_id: str, states: Sequence[FileState], after: int) -> Answer:
         async def local(app: App) -> Answer:

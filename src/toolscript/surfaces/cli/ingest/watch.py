@@ -19,6 +19,7 @@ from toolscript.surfaces.cli.ingest.command import OUTCOMES, add_common_options,
 from toolscript.surfaces.cli.ingest.job_client import JobClient
 from toolscript.surfaces.cli.ingest.sources import remove_gone_sources
 from toolscript.surfaces.cli.ingest.wanted import WantedIngest
+from toolscript.surfaces.cli.terminal.progress import show_job
 from toolscript.surfaces.cli.terminal.text import print_answer, print_note, print_skipped
 
 # Changes within this time are ingested together: an editor writes a file in several steps.
@@ -114,7 +115,7 @@ async def _ingest(
         wanted = replace(wanted, include=tuple(glob.escape(path.as_posix()) for path in named))
     client = JobClient(session, wanted.target)
     job = await client.start(wanted, [str(root)])
-    with client.show_progress() as show:
+    with show_job() as show:
         job = await client.wait(job, show)
     for file in await client.list_files(job["id"], FileState.FAILED):
         if not _is_about_root(file, root):
