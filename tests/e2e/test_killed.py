@@ -146,7 +146,8 @@ async def check_knowledge(settings: Settings, acknowledged: int) -> None:
             assert len(versions) == 1
         if sources:
             found = await app.knowledge_search.search(KnowledgeQuery("this is version of a book", limit=20))
-            assert {hit.source_id for hit in found.hits} == {source.id for source in sources}
+            places = {place.source_id for hit in found.hits for place in (hit, *hit.copies)}
+            assert places == {source.id for source in sources}
             assert not found.report.degraded
 
 
