@@ -193,6 +193,9 @@ async def _compare(
         await index.lexical(NAME, query_terms, where=where, limit=limit),
         await oracle.lexical(NAME, query_terms, where=where, limit=limit),
     )
+    for start, end, max_total in ((0, limit, 1000), (limit // 2, 2 * limit, 1000), (limit, 2 * limit, 2 * limit)):
+        page: dict[str, Any] = {"where": where, "start": start, "end": end, "max_total": max_total}
+        assert await index.match(NAME, query_terms, **page) == await oracle.match(NAME, query_terms, **page)
 
 
 def _unit(seed: int, dimensions: int = 4) -> np.ndarray[Any, np.dtype[np.float32]]:

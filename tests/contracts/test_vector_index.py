@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from toolscript.adapters.qdrant import index as qdrant_index
 from toolscript.domain.errors import Invalid, NotFound
 from toolscript.domain.filters import Condition, Filter, Op, Payload, Subset
 from toolscript.domain.search import Collection, FieldType, Point, Terms, Vector
@@ -93,6 +94,31 @@ async def test_equal_scores_are_ordered_by_id_even_across_the_limit(things: Vect
     await things.upsert(NAME, same[::-1])
     assert [c.id for c in await things.lexical(NAME, Terms((7,), (1.0,)), limit=5)] == [f"t{n:02d}" for n in range(5)]
     assert [c.id for c in await things.dense(NAME, unit(0, 1, 1), limit=5)] == [f"t{n:02d}" for n in range(5)]
+
+
+@pytest.mark.req("D-02", "D-07")
+@pytest.mark.parametrize("max_total", [10, 23, 100])
+async def test_matches_are_paged_by_score_and_id_and_counted(
+    things: VectorIndex, max_total: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(qdrant_index, "MAX_TIES", 1)
+    many = [
+        point(f"t{n:02d}", None, {7: 1.0 + n % 3, 8: 1e-8 * n}, color="red" if n % 4 else "blue") for n in range(40)
+    ]
+    await things.upsert(NAME, many[::-1])
+    terms, red = Terms((7, 8), (1.0, 1.0)), Filter(must=(Condition("color", Op.EQ, "red"),))
+    expected = [(f"t{n:02d}", 1.0 + n % 3) for n in sorted(range(40), key=lambda n: (-(n % 3), n)) if n % 4][:max_total]
+    pages = [
+        await things.match(NAME, terms, where=red, start=n, end=n + 7, max_total=max_total) for n in range(0, 42, 7)
+    ]
+    assert [(c.id, c.score) for page in pages for c in page.places] == expected
+    assert {page.total for page in pages} == {len(expected)}
+
+
+@pytest.mark.req("D-07")
+async def test_no_terms_match_nothing(things: VectorIndex) -> None:
+    assert await things.match(NAME, Terms(), end=10, max_total=10) == ([], 0)
+    assert await things.match(NAME, Terms((99,), (1.0,)), end=10, max_total=10) == ([], 0)
 
 
 async def test_a_filter_applies_to_rankings_counts_and_scrolls(things: VectorIndex) -> None:

@@ -17,9 +17,11 @@ from toolscript.domain.search import (
     Collection,
     Point,
     SimilarityRange,
+    TermMatches,
     Terms,
     Vector,
     require_same_model,
+    round_scores,
     sort_candidates,
 )
 from toolscript.ports.indexes import Fields, VectorIndex
@@ -81,6 +83,14 @@ class MemoryIndex(VectorIndex):
             if not weights.keys().isdisjoint(p.terms.ids) and matches(where, p.payload, p.id)
         ]
         return sort_candidates([c for c in scored if c.score > 0])[:limit]
+
+    async def match(
+        self, name: str, terms: Terms, *, where: Filter = EVERYTHING, start: int = 0, end: int, max_total: int
+    ) -> TermMatches:
+        found = await self.lexical(name, terms, where=where, limit=len(self._points(name)), fields=())
+        scores = round_scores([c.score for c in found]).tolist()
+        ranked = sort_candidates([c._replace(score=score) for c, score in zip(found, scores, strict=True)])
+        return TermMatches(ranked[:max_total][start:end], min(len(ranked), max_total))
 
     async def count(self, name: str, where: Filter = EVERYTHING) -> int:
         return sum(matches(where, p.payload, p.id) for p in self._points(name).values())

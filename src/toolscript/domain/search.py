@@ -83,9 +83,26 @@ class Candidate(NamedTuple):
 Ranking = Sequence[Candidate]
 
 
+class TermMatches(NamedTuple):
+    """Some places of a ranking by terms, and how many points share a term with the query (at least, if that many were
+    asked for)."""
+
+    places: list[Candidate]
+    total: int
+
+
 def sort_candidates(candidates: Sequence[Candidate]) -> list[Candidate]:
     """Sorts by score, best first, then by id, so that the order does not depend on the engine."""
     return sorted(candidates, key=lambda c: (-c.score, c.id))
+
+
+# Engines add up numbers in different orders: scores that are compared across pages or engines have so many digits.
+SCORE_DIGITS = 6
+
+
+def round_scores(scores: Sequence[float]) -> NDArray[np.float64]:
+    """The scores with SCORE_DIGITS digits; never a negative zero."""
+    return np.asarray(np.round(np.array(scores, np.float64), SCORE_DIGITS) + 0.0, np.float64)
 
 
 _NOTHING = nullcontext()

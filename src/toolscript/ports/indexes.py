@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from toolscript.domain.filters import EVERYTHING, Filter
-from toolscript.domain.search import Candidate, Collection, Point, Terms, Vector
+from toolscript.domain.search import Candidate, Collection, Point, TermMatches, Terms, Vector
 
 # The payload fields to read: all for None, or the named ones.
 Fields = Sequence[str] | None
@@ -59,6 +59,13 @@ class VectorIndex(Protocol):
         self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int, fields: Fields = None
     ) -> list[Candidate]:
         """The points with the largest dot products of terms, without those that share no term."""
+
+    async def match(
+        self, name: str, terms: Terms, *, where: Filter = EVERYTHING, start: int = 0, end: int, max_total: int
+    ) -> TermMatches:
+        """Places `start` to `end - 1` of the points that share a term, without payloads, and the number of these
+        points, counted up to `max_total`. Ranks by scores of SCORE_DIGITS digits, so that the pages of every engine
+        are the same; a page far down takes no longer than the first."""
 
     async def count(self, name: str, where: Filter = EVERYTHING) -> int: ...
 

@@ -20,7 +20,7 @@ from toolscript.adapters.pgvector.tables import CollectionTable
 from toolscript.adapters.postgres import Connection
 from toolscript.domain.errors import NotFound
 from toolscript.domain.filters import EVERYTHING, Filter, Payload
-from toolscript.domain.search import Candidate, Collection, Point, Terms, Vector, require_same_model
+from toolscript.domain.search import Candidate, Collection, Point, TermMatches, Terms, Vector, require_same_model
 from toolscript.ports.indexes import Fields, VectorIndex
 
 T = TypeVar("T")
@@ -110,6 +110,13 @@ class PgVectorIndex(VectorIndex):
             return []
         found = await self._run(name, lambda stored: stored.find_by_terms(terms, where, limit, fields))
         return [c for c in found if c.score > 0]
+
+    async def match(
+        self, name: str, terms: Terms, *, where: Filter = EVERYTHING, start: int = 0, end: int, max_total: int
+    ) -> TermMatches:
+        if not terms.ids:
+            return TermMatches([], 0)
+        return await self._run(name, lambda stored: stored.match_terms(terms, where, start, end, max_total))
 
     async def count(self, name: str, where: Filter = EVERYTHING) -> int:
         return await self._run(name, lambda stored: stored.count(where))

@@ -16,7 +16,16 @@ from toolscript.adapters.pgvector.tables import MAX_TERMS, TERM_SPACE, Collectio
 from toolscript.adapters.postgres import Connection
 from toolscript.domain.errors import Invalid
 from toolscript.domain.filters import Filter, Payload, parse_moment
-from toolscript.domain.search import Candidate, Point, Terms, Vector, sort_candidates
+from toolscript.domain.search import (
+    SCORE_DIGITS,
+    Candidate,
+    Point,
+    TermMatches,
+    Terms,
+    Vector,
+    round_scores,
+    sort_candidates,
+)
 from toolscript.ports.indexes import Fields
 
 GRAPH_CANDIDATES = 128
@@ -71,6 +80,25 @@ class Points:
         """The points with the largest dot product among those that share a term."""
         score = "-(terms <#> %s::sparsevec)", [_build_sparse_vector(terms)]
         return self._rank(score, ("term_ids && %s::integer[]", [list(terms.ids)]), where, limit, fields)
+
+    def match_terms(self, terms: Terms, where: Filter, start: int, end: int, max_total: int) -> TermMatches:
+        """Some places of the points that share a term, by rounded scores, and the number of these points."""
+        register_types(self.connection)
+        condition, parameters = translate_filter(where)
+        sql = (
+            f"WITH matching AS MATERIALIZED (SELECT id, -(terms <#> %s::sparsevec) AS score FROM {self.table.name} "
+            f"WHERE term_ids && %s::integer[] AND {condition}), "
+            f"places AS (SELECT id, score FROM matching WHERE score > 0 ORDER BY round(score * 1e{SCORE_DIGITS}) DESC, "
+            "id OFFSET %s LIMIT %s) "
+            "SELECT total, id, score FROM (SELECT count(*) AS total FROM matching WHERE score > 0) AS counted "
+            "LEFT JOIN places ON true"
+        )
+        given = [_build_sparse_vector(terms), list(terms.ids), *parameters, start, max(0, min(end, max_total) - start)]
+        rows = self._run(sql, given)
+        places = [(point_id, score) for _, point_id, score in rows if point_id is not None]
+        scores = round_scores([score for _, score in places]).tolist()
+        ranked = sort_candidates([Candidate(i, score) for (i, _), score in zip(places, scores, strict=True)])
+        return TermMatches(ranked, min(rows[0][0], max_total))
 
     def count(self, where: Filter, max_count: int | None = None) -> int:
         condition, parameters = translate_filter(where)

@@ -12,7 +12,7 @@ from qdrant_client import models as qm
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 from toolscript.adapters.outages import Outage, OutageWatch
-from toolscript.adapters.qdrant.conversion import DENSE, TERMS, QdrantPackage, field_path, to_candidate
+from toolscript.adapters.qdrant.conversion import DENSE, ID_FIELD, TERMS, QdrantPackage, field_path, to_candidate
 from toolscript.adapters.qdrant.index import SCROLL_PAGE, QdrantCollection, QdrantIndex, Selection
 from toolscript.domain.errors import Invalid, NotFound
 from toolscript.domain.search import Candidate, Collection, FieldType, require_same_model
@@ -127,6 +127,11 @@ class _ServerCollection:
 
     def to_candidates(self, points: Sequence[Any], payload: Selection) -> list[Candidate]:  # noqa: ARG002
         return [to_candidate(p.payload, p.score) for p in points]
+
+    async def read_ids(self, points: Sequence[Any]) -> list[str | None]:
+        records = await self.retrieve([p.id for p in points], [ID_FIELD])
+        own_ids = {str(record.id): str(record.payload[ID_FIELD]) for record in records if record.payload}
+        return [own_ids.get(str(p.id)) for p in points]
 
     async def count(self, conditions: Any) -> int:
         return (await _send(self.client.count(self.name, conditions, exact=True), self.outages, self.name)).count

@@ -204,6 +204,9 @@ class Shard:
             )
         )
 
+    async def read_ids(self, points: Sequence[Any]) -> list[str | None]:
+        return [*self._read_ids(points)]
+
     def _read_ids(self, found: Sequence[Any]) -> list[str]:
         """Our ids of the engine's points. Each is read once: the engine's id is derived from ours and never changes."""
         numbers = [p.id.int for p in found]

@@ -13,11 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import numpy as np
-
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.filters import Condition, Filter, Op
-from toolscript.domain.search import Candidate, SearchPart, SearchReport, TermCounts
+from toolscript.domain.search import Candidate, SearchPart, SearchReport, TermCounts, round_scores
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.stores import DocumentStore
 from toolscript.retrieval.deadline import Deadline
@@ -36,7 +34,6 @@ ROUNDS = 6
 ENOUGH = 100
 # Every document that a page can reach: maximum offset + maximum hits.
 KEYWORD_DEPTH = 10_200
-DIGITS = 6
 FUSED_DIGITS = 9
 EMBEDDING_SECONDS = 5.0
 
@@ -61,16 +58,19 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class DocumentRanking:
-    """Documents, best first, equal scores by id; their total (a minimum if `is_cut`); and their best passages."""
+    """Documents, best first, equal scores by id, from place `first` on; the total (a minimum if `is_cut`); and their
+    best passages."""
 
     places: Sequence[tuple[str, float]]
     total: int
     is_cut: bool = False
     parts: Mapping[str, int] = field(default_factory=dict)
+    first: int = 0
 
     def documents(self, start: int, end: int) -> list[Ranked]:
-        """The documents on places `start` to `end - 1`."""
-        return [Ranked(doc_id, score, self.parts.get(doc_id)) for doc_id, score in self.places[start:end]]
+        """The documents on places `start` to `end - 1`; `start` is at least `first`."""
+        places = self.places[start - self.first : end - self.first]
+        return [Ranked(doc_id, score, self.parts.get(doc_id)) for doc_id, score in places]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +81,8 @@ class DocumentRanker:
     index: VectorIndex
     store: DocumentStore
 
-    async def rank(self, run: DocumentRun, end: int) -> DocumentRanking:
-        """Ranks documents at least up to place `end`, if there are that many.
+    async def rank(self, run: DocumentRun, start: int, end: int) -> DocumentRanking:
+        """Ranks documents at least from place `start` to place `end`, if there are that many.
 
         Raises Unavailable when index or store fail, or when the model fails in a semantic search.
         """
@@ -94,7 +94,7 @@ class DocumentRanker:
         if ask.search_type is SearchType.SEMANTIC:
             return await self._by_meaning(run, prepared, where, end)
         if ask.search_type is SearchType.KEYWORD or prepared.vector is None:
-            return await self._by_word(run, prepared, where, end)
+            return await self._by_word(run, prepared, where, start, end)
         return await self._by_both(run, prepared, where)
 
     async def check(self, deadline: Deadline) -> None:
@@ -141,10 +141,15 @@ class DocumentRanker:
         await self._fill(crowd, run, prepared, where, legs)
         return DocumentRanking(crowd.places, max(total, len(crowd.places)), parts=crowd.parts)
 
-    async def _by_word(self, run: DocumentRun, prepared: PreparedQuery, where: Filter, end: int) -> DocumentRanking:
-        words = PreparedQuery(prepared.text, None, prepared.terms)
-        found = _round_scores((await self._query(run, words, where, KEYWORD_DEPTH)).lexical)
-        return DocumentRanking(_documents(found[:end]), len(found), len(found) == KEYWORD_DEPTH)
+    async def _by_word(
+        self, run: DocumentRun, prepared: PreparedQuery, where: Filter, start: int, end: int
+    ) -> DocumentRanking:
+        terms = prepared.terms.terms
+        with run.report.stage("rank"):
+            work = self.index.match(DOCUMENTS, terms, where=where, start=start, end=end, max_total=KEYWORD_DEPTH)
+            found = await run.deadline.call(SearchPart.INDEX, work)
+        is_cut = found.total == KEYWORD_DEPTH
+        return DocumentRanking(_documents(found.places), found.total, is_cut, first=start)
 
     async def _by_both(self, run: DocumentRun, prepared: PreparedQuery, where: Filter) -> DocumentRanking:
         """Reads both rankings to a fixed depth: fused scores depend on it, so it must not depend on the page."""
@@ -202,7 +207,7 @@ class _Crowd:
 
 def _round_scores(found: Sequence[Candidate]) -> list[Place]:
     """Rounds scores and sorts by them."""
-    scores = np.round(np.array([c.score for c in found], np.float64), DIGITS) + 0.0
+    scores = round_scores([c.score for c in found])
     best_first = sorted(zip((-scores).tolist(), (c.id for c in found), strict=True))
     return [Place(own_id, -score + 0.0) for score, own_id in best_first]
 
@@ -215,9 +220,9 @@ def _sure(found: list[Place], depth: int) -> list[Place]:
     return [place for place in found if place.score > found[-1].score]
 
 
-def _documents(found: Sequence[Place]) -> list[Place]:
+def _documents(found: Sequence[Candidate | Place]) -> list[Place]:
     """Maps points to documents, where each document has one point."""
-    return [Place(doc_of(own_id)[0], score) for own_id, score in found]
+    return [Place(doc_of(point.id)[0], point.score) for point in found]
 
 
 def _by_best_passage(found: Sequence[Place]) -> tuple[list[Place], dict[str, int]]:

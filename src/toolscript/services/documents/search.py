@@ -17,7 +17,7 @@ from functools import partial
 
 from toolscript.domain.access import Plan, Principal
 from toolscript.domain.errors import InvalidArguments, ToolscriptError, Unavailable
-from toolscript.domain.search import SearchPart, SearchReport, no_span
+from toolscript.domain.search import SCORE_DIGITS, SearchPart, SearchReport, no_span
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Reranker
 from toolscript.ports.observability import EventSink
@@ -28,7 +28,7 @@ from toolscript.retrieval.retriever import Retriever
 from toolscript.services.access.plans import Plans
 from toolscript.services.documents.hits import DocumentHit, DocumentReader, build_hits, question_and_passages
 from toolscript.services.documents.page_tokens import PageTokens
-from toolscript.services.documents.ranking import DIGITS, FUSED_DIGITS, DocumentRanker, DocumentRanking, Ranked
+from toolscript.services.documents.ranking import FUSED_DIGITS, DocumentRanker, DocumentRanking, Ranked
 from toolscript.services.documents.request import MAX_OFFSET, DocumentQuery, DocumentRun, SearchType, allow, check
 from toolscript.services.support.search_events import record_event, record_search
 
@@ -155,7 +155,8 @@ class DocumentSearch:
         if ask.page_token is not None:
             run.offset = self._page_tokens.read(ask.page_token, run.tenant, ask.question)
         end = run.offset + ask.top_k
-        ranking = await self._ranker.rank(run, max(end, RERANKED + 1) if ask.rerank else end)
+        wanted = (0, max(end, RERANKED + 1)) if ask.rerank else (run.offset, end)
+        ranking = await self._ranker.rank(run, *wanted)
         if ask.rerank and ask.text:
             ranking = await self._rerank(run, ranking)
         documents = ranking.documents(run.offset, end)
@@ -209,7 +210,7 @@ class DocumentSearch:
         scores = await self._reranker.scores(question, passages)
         if len(scores) != len(read) or not all(map(math.isfinite, scores)):
             raise Unavailable("invalid answer of the reranker: expected one finite number per passage")
-        return {each.ranked.doc_id: round(score, DIGITS) for each, score in zip(read, scores, strict=True)}
+        return {each.ranked.doc_id: round(score, SCORE_DIGITS) for each, score in zip(read, scores, strict=True)}
 
 
 def _share(score: float | None) -> float:

@@ -418,13 +418,13 @@ FAULTS = [Unavailable("no"), ConnectionError("no"), None]
 
 @pytest.mark.req("D-06", "D-12")
 @pytest.mark.parametrize("fault", FAULTS, ids=["says-so", "breaks", "hangs"])
-@pytest.mark.parametrize("call", ["dense", "lexical", "count", "scroll", "payloads"])
+@pytest.mark.parametrize("call", ["dense", "match", "count", "scroll", "payloads"])
 async def test_an_index_that_fails_is_named(
     archive: Archive, monkeypatch: pytest.MonkeyPatch, call: str, fault: Exception | None
 ) -> None:
     monkeypatch.setattr(document_search, "MAX_SECONDS", 0.05)
     archive.index = Faulty(archive.index, **{call: fault})
-    kind = {"count": SEMANTIC, "lexical": KEYWORD}.get(call, HYBRID)
+    kind = {"count": SEMANTIC, "match": KEYWORD}.get(call, HYBRID)
     with pytest.raises(Unavailable) as refused:
         await archive.hits(None if call == "scroll" else "wine", search_type=kind)
     assert refused.value.details == {"adapter": "index"}
