@@ -25,11 +25,19 @@ from typing import Any
 from tests.servers.processes import run_server
 
 VARIABLE = "TOOLSCRIPT_TEST_PRELOADED"
-# What a gateway has imported when it serves. None of them may start a thread: a fork has only the thread that forks.
+# What commands import before they are done, also where the package imports it late: the client of MCP servers and the
+# embedded index alone take 1 s. None of them may start a thread: a fork has only the thread that forks.
 MODULES = """
-    numpy uvicorn.lifespan.on uvicorn.loops.auto uvicorn.protocols.http.httptools_impl
-    toolscript.surfaces.cli.commands.gateway toolscript.surfaces.cli.commands.search toolscript.surfaces.cli.main
-    toolscript.surfaces.http.guard toolscript.surfaces.http.server
+    anyio._backends._asyncio httpcore httpcore2 httpx numpy.random rich._emoji_codes rich.console
+    uvicorn.lifespan.on uvicorn.loops.auto uvicorn.protocols.http.httptools_impl
+    toolscript.adapters.files.reader toolscript.adapters.json_schema.checker toolscript.adapters.mcp.client
+    toolscript.adapters.observability.prometheus toolscript.adapters.qdrant.edge toolscript.adapters.sql.sqlite
+    toolscript.adapters.tokens.jwt toolscript.surfaces.cli.client.completion toolscript.surfaces.cli.main
+    toolscript.surfaces.http.guard toolscript.surfaces.http.server toolscript.surfaces.mcp.remote_changes
+    toolscript.surfaces.mcp.server
+    toolscript.surfaces.cli.commands.documents toolscript.surfaces.cli.commands.gateway
+    toolscript.surfaces.cli.commands.knowledge toolscript.surfaces.cli.commands.mcp
+    toolscript.surfaces.cli.commands.search toolscript.surfaces.cli.commands.tools
 """.split()
 
 
