@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,6 +20,9 @@ import schemathesis
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from hypothesis import HealthCheck, Phase, seed, settings
 from schemathesis.checks import not_a_server_error
+from schemathesis.generation.feedback import FeedbackSources
+from schemathesis.pytest._test_builder import build_operation_test
+from schemathesis.schemas import APIOperation
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     response_headers_conformance,
@@ -39,9 +42,14 @@ from toolscript.surfaces.http.served_app import ServedApp
 
 pytestmark = pytest.mark.req("D-01", "D-09", "D-11")
 
+Operation = APIOperation[Any, Any, Any, Any]
+
 SECRET = "a secret that is long enough for anybody"
 SETTINGS = load_settings(variables={}, search_model="hashed-64", index="memory:", store="sqlite://", jwt_secret=SECRET)
 SCHEMA = schemathesis.openapi.from_dict(create_http_app(ServedApp(SETTINGS)).openapi())
+each_operation = pytest.mark.parametrize(
+    "operation", [each for methods in SCHEMA.values() for each in methods.values()], ids=lambda each: each.label
+)
 CHECKS = [
     not_a_server_error,
     status_code_conformance,
@@ -61,6 +69,8 @@ MANY = settings(
     suppress_health_check=list(HealthCheck),
 )
 FEW = settings(MANY, max_examples=int(EXAMPLES or 3))
+# Without the requests at the bounds of each parameter: for routes that answer them as in another test.
+FEWEST = settings(FEW, phases=(Phase.generate,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,35 +159,52 @@ def assert_unauthorized(answer: httpx.Response) -> None:
         assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
 
 
-@SCHEMA.parametrize()
-@seed(5)
-@MANY
-def test_with_a_token_every_response_is_as_described(case: schemathesis.Case[Any], gateway: Gateway) -> None:
-    answer = gateway.answer(case, {"Authorization": f"Bearer {gateway.token}"})
-    validate(case, answer)
+def send_generated(operation: Operation, chosen: settings, check: Callable[[schemathesis.Case[Any]], None]) -> None:
+    """Generates requests and checks each. `SCHEMA.parametrize()` would generate those of all operations in every
+    process that collects tests."""
+    build_operation_test(
+        config=SCHEMA.config,
+        operation=operation,
+        test_func=seed(5)(chosen(check)),
+        given_kwargs={},
+        feedback=FeedbackSources(),
+    )()
 
 
-@SCHEMA.parametrize()
-@seed(5)
-@FEW
-def test_without_a_token_document_routes_are_refused(case: schemathesis.Case[Any], gateway: Gateway) -> None:
-    answer = gateway.answer(case, {})
-    validate(case, answer)
-    is_of_tenant = {TOKEN: []} in case.operation.definition.raw["security"] and case.query.get("as") != "knowledge"
-    if is_of_tenant and case.method == case.operation.method.upper():
-        assert_unauthorized(answer)
+@each_operation
+def test_with_a_token_every_response_is_as_described(operation: Operation, gateway: Gateway) -> None:
+    def check(case: schemathesis.Case[Any]) -> None:
+        validate(case, gateway.answer(case, {"Authorization": f"Bearer {gateway.token}"}))
+
+    send_generated(operation, MANY, check)
 
 
-@SCHEMA.parametrize()
-@seed(5)
-@FEW
+@each_operation
+def test_without_a_token_document_routes_are_refused(operation: Operation, gateway: Gateway) -> None:
+    takes_token = {TOKEN: []} in operation.definition.raw["security"]
+
+    def check(case: schemathesis.Case[Any]) -> None:
+        answer = gateway.answer(case, {})
+        validate(case, answer)
+        if takes_token and case.query.get("as") != "knowledge" and case.method == operation.method.upper():
+            assert_unauthorized(answer)
+
+    send_generated(operation, FEW if takes_token else FEWEST, check)
+
+
+@each_operation
 def test_without_the_key_of_a_gateway_all_but_public_routes_are_refused(
-    case: schemathesis.Case[Any], gateway_with_key: Gateway
+    operation: Operation, gateway_with_key: Gateway
 ) -> None:
-    answer = gateway_with_key.answer(case, {})
-    validate(case, answer)
-    if case.operation.definition.raw["security"] and case.method == case.operation.method.upper():
-        assert_unauthorized(answer)
+    takes_key = bool(operation.definition.raw["security"])
+
+    def check(case: schemathesis.Case[Any]) -> None:
+        answer = gateway_with_key.answer(case, {})
+        validate(case, answer)
+        if takes_key and case.method == operation.method.upper():
+            assert_unauthorized(answer)
+
+    send_generated(operation, FEW if takes_key else FEWEST, check)
 
 
 def test_every_route_is_described_with_its_errors() -> None:
