@@ -129,6 +129,15 @@ async def test_a_filter_applies_to_rankings_counts_and_scrolls(things: VectorInd
     assert [c.id for c in await things.scroll(NAME, where=red)] == ["a", "b"]
 
 
+@pytest.mark.req("K-04")
+async def test_a_condition_may_have_thousands_of_values(things: VectorIndex) -> None:
+    values = [*(f"color {n}" for n in range(5_000)), "red"]
+    for op, expected in ((Op.IN, ["a", "b"]), (Op.NIN, ["c", "d"])):
+        where = Filter(must=(Condition("color", op, values),))
+        assert sorted(c.id for c in await things.dense(NAME, unit(0, 1, 0), where=where, limit=10)) == expected
+        assert [c.id for c in await things.scroll(NAME, where=where)] == expected
+
+
 async def test_a_subset_names_points_by_id_and_by_condition(things: VectorIndex) -> None:
     green = Condition("color", Op.EQ, "green")
     named = {"a", *(c.id for c in await things.scroll(NAME, where=Filter(must=(green,))))}

@@ -9,9 +9,13 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from toolscript.domain.filters import parse_moment
+
 SCHEMA_VERSION = 1
-# The key of a source's metadata with its date.
-DATE = "date"
+# Keys of a source's metadata: its date; the digest of its content, the details that a person gave, the model that
+# extracts from it, and the chunks that this model has not read yet.
+DATE, DIGEST, DETAILS, EXTRACTED_WITH, UNASKED = "date", "digest", "said", "extracted_with", "unasked"
+INTERNAL_METADATA = frozenset({DIGEST, DETAILS, EXTRACTED_WITH, UNASKED})
 UNKNOWN_SOURCE = "Unknown Source"
 # The usual types of extractions; any other word is allowed.
 EXTRACTION_TYPES = ("decision", "pattern", "warning", "methodology", "definition", "example")
@@ -19,6 +23,7 @@ EXTRACTION_TYPES = ("decision", "pattern", "warning", "methodology", "definition
 BOOK_ENDINGS = (".md", ".markdown", ".html", ".htm", ".xhtml", ".pdf", ".docx", ".epub", ".txt", ".rst", ".text")
 # Names of the first page of a book in a folder, without a language suffix as in index.pt-br.html.
 FIRST_PAGES = ("index", "default", "toc", "summary", "readme")
+_DATE = re.compile("([0-9]{4})(?:-([0-9]{2})(?:-([0-9]{2}))?)?")
 _LANGUAGE = re.compile(r"\.[a-z]{2,3}(?:[-_@][a-z0-9]+)*$")
 
 
@@ -69,8 +74,7 @@ class SourceStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A book or paper that chunks and extractions come from. `metadata` also contains internal fields (see
-    `services/knowledge/ingest.py`): the `digest` of the file, and the model that made the extractions."""
+    """A book or paper that chunks and extractions come from. `metadata` also contains INTERNAL_METADATA."""
 
     id: str
     type: str
@@ -131,6 +135,17 @@ class KnowledgeRecords:
 def derive_id(*parts: object) -> str:
     """Derives an id of 24 hexadecimal digits, the format of a MongoDB ObjectId. The same parts give the same id."""
     return hashlib.sha256("\x1f".join(map(str, parts)).encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+def complete_date(date: str) -> str:
+    """Completes a date that may lack its day and month to the first day that it can mean; empty for anything else.
+
+    >>> complete_date("2024"), complete_date("2024-05"), complete_date("2024-05-31"), complete_date("soon")
+    ('2024-01-01', '2024-05-01', '2024-05-31', '')
+    """
+    match = _DATE.fullmatch(date)
+    day = f"{match[1]}-{match[2] or '01'}-{match[3] or '01'}" if match else ""
+    return day if parse_moment(day) else ""
 
 
 def strip_language(stem: str) -> str:

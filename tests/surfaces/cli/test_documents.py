@@ -349,6 +349,20 @@ def test_titles_and_metadata_come_from_the_files(small_folder: Path, notes: Path
     assert listed["rows/1"]["metadata"]["tags"] == ["a", "b"]
 
 
+def test_documents_of_files_are_filtered_by_their_authors_and_date(small_folder: Path, notes: Path) -> None:
+    (notes / "told.md").write_text("---\ntitle: Bees\nauthor: Ada Rodin\ndate: May 2019\n---\n\nA hive of straw.\n")
+    invoke("ingest", "notes", "--metadata", "team=search")
+    metadata = run_json("documents", "show", "told.md")["metadata"]
+    assert (metadata["authors"], metadata["date"]) == (["Ada Rodin"], "2019-05-01")
+
+    def find(*filters: str) -> list[str]:
+        arguments = [part for each in filters for part in ("--filter", each)]
+        return [hit["doc_id"] for hit in run_json("documents", "search", *arguments)["hits"]]
+
+    assert find("authors~Rodin") == find("date>=2019-05-01", "date<2020-01-01") == find("title=Bees") == ["told.md"]
+    assert find("authors~Rodin", "date<2019-05-01") == []
+
+
 def test_a_page_is_its_text_without_tags_scripts_and_styles(small_folder: Path, notes: Path) -> None:
     invoke("ingest", "notes/page.html")
     assert run_json("documents", "show", "page.html")["text"] == (

@@ -95,6 +95,28 @@ def test_a_folder_is_ingested_listed_found_and_removed(books: Path) -> None:
     assert "Keeping bees" not in knowledge("search", "a hive needs shade").stdout
 
 
+@pytest.mark.req("K-04")
+def test_filters_restrict_a_search_to_some_sources(books: Path) -> None:
+    (books / "old.md").write_text("---\ntitle: Old hives\nauthor: Ada Rodin\ndate: 2019-05\n---\n\nA hive of straw.\n")
+    knowledge("ingest", "books")
+
+    def find(*filters: str) -> list[str]:
+        arguments = [part for each in filters for part in ("--filter", each)]
+        found = run_json("knowledge", "search", "a hive", "--limit", "100", *arguments)["results"]
+        return sorted({each["source"]["title"] for each in found})
+
+    assert find("kind=html") == ["Lamps"]
+    assert find("authors~rodin") == ["Old hives"]
+    assert find("date>=2019-05-01", "date<2020-01-01", "year=2019") == ["Old hives"]
+    assert find("kind=markdown", "title!=tides", "authors!=Ada Rodin") == ["Keeping bees"]
+    assert find("year>2019") == []
+    nothing = knowledge("search", "a hive", "--filter", "year>2019").stdout
+    assert nothing == "Nothing found. Try other words, or leave out --type, --topic and --filter.\n"
+    assert "unknown kind of file 'film'" in knowledge("search", "a hive", "--filter", "kind=film", code=2).stderr
+    assert "expected FIELD=VALUE" in knowledge("search", "a hive", "--filter", "kind", code=2).stderr
+    assert "ISO 8601" in knowledge("search", "a hive", "--filter", "date>soon", code=2).stderr
+
+
 def test_unchanged_sources_are_left_alone_and_changed_ones_replaced(books: Path) -> None:
     knowledge("ingest", "books")
     assert knowledge("ingest", "books").stdout.endswith("0 added, 0 changed, 3 unchanged\n")
@@ -312,7 +334,7 @@ def test_an_empty_result_suggests_what_to_do(small_folder: Path) -> None:
     assert run_json("knowledge", "search", "anything")["results"] == []
     Path("a.txt").write_text("Amber is old resin.")
     knowledge("ingest", "a.txt")
-    assert "leave out --type and --topic" in knowledge("search", "amber", "--type", "warning").stdout
+    assert "leave out --type, --topic and --filter" in knowledge("search", "amber", "--type", "warning").stdout
     assert "query" in knowledge("search", " ", code=2).stderr
 
 

@@ -241,6 +241,31 @@ async def test_types_and_topics_filter_the_results(
     assert response["metadata"]["result_count"] == len(expected)
 
 
+def condition(field: str, op: str, value: Any) -> dict[str, Any]:
+    return {"field": field, "op": op, "value": value}
+
+
+@pytest.mark.req("K-04")
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ({"must": [condition("authors", "contains", "moon")]}, {MOON.id, HARBOUR.id, WARNING.id}),
+        ({"must": [condition("kind", "in", ["markdown"])]}, {ROSES.id, DECISION.id}),
+        ({"must_not": [condition("extension", "eq", ".pdf")]}, {ROSES.id, DECISION.id}),
+        ({"should": [condition("title", "eq", "gardens"), condition("year", "gte", 2020)]}, {ROSES.id, DECISION.id}),
+        ({"must": [condition("date", "lt", "2024-01-01")]}, set()),
+        ({}, {MOON.id, HARBOUR.id, ROSES.id, WARNING.id, DECISION.id}),
+    ],
+)
+async def test_filters_on_sources_restrict_the_results(
+    http: httpx.AsyncClient, filters: dict[str, Any], expected: set[str]
+) -> None:
+    response = await search_ok(http, query="spring at sea", filters=filters)
+    assert set(ids(response)) == expected
+    answer = await http.post(SEARCH, params={"query": "spring at sea"}, json={"filters": filters})
+    assert answer.json() == response
+
+
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "nothing at all": ({}, "query"),
     "an empty query": ({"params": {"query": ""}}, "query"),
@@ -284,6 +309,33 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "two queries in the address": ({"params": [("query", "moon"), ("query", "sea")]}, "query"),
     "a query twice": ({"params": [("query", "moon"), ("query", "moon")]}, "query"),
     "two limits in the address": ({"params": [("query", "moon"), ("limit", 3), ("limit", "")]}, "limit"),
+    "filters in the address": ({"params": {"query": "moon", "filters": "{}"}}, "filters"),
+    "filters that are a text": ({"json": {"query": "moon", "filters": "kind=pdf"}}, "filters"),
+    "fields for filters": ({"json": {"query": "moon", "filters": {"kind": "PDF"}}}, "filters.kind"),
+    "an unknown operator": (
+        {"json": {"query": "moon", "filters": {"must": [condition("year", "over", 3)]}}},
+        "filters.must.0.op",
+    ),
+    "a range of words": (
+        {"json": {"query": "moon", "filters": {"must": [condition("date", "gte", "last year")]}}},
+        "filters.must.0.value",
+    ),
+    "a year for a date": (
+        {"json": {"query": "moon", "filters": {"must": [condition("date", "gte", "2024")]}}},
+        "filters.must.0.value",
+    ),
+    "an unknown kind of file": (
+        {"json": {"query": "moon", "filters": {"must": [condition("kind", "eq", "film")]}}},
+        "filters",
+    ),
+    "a kind that is a number": (
+        {"json": {"query": "moon", "filters": {"must": [condition("kind", "in", ["PDF", 3])]}}},
+        "filters",
+    ),
+    "too many conditions": (
+        {"json": {"query": "moon", "filters": {"must": [condition("year", "eq", n) for n in range(101)]}}},
+        "filters.must",
+    ),
     "no JSON": ({"params": {"query": "moon"}, "content": b"{"}, "body"),
     "a list for a body": ({"params": {"query": "moon"}, "json": []}, "body"),
     "half a character": ({"content": b'{"query": "\xff"}'}, "body"),
@@ -459,7 +511,7 @@ async def test_openapi_describes_knowledge_search(app: App) -> None:
     assert not any(parameter["required"] for parameter in post["parameters"])
     assert post["requestBody"]["required"] is False
     schema = post["requestBody"]["content"]["application/json"]["schema"]
-    assert list(schema["properties"]) == PARAMETERS
+    assert list(schema["properties"]) == [*PARAMETERS, "filters"]
 
 
 async def searches(http: httpx.AsyncClient) -> dict[str, float]:

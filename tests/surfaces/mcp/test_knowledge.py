@@ -87,6 +87,7 @@ async def over_plain_http(app: App, **request: Any) -> dict[str, Any]:
         {"query": "spring", "type": ["warning", "decision"], "topics": ["ships"]},
         {"query": "nothing of the kind", "type": "pattern"},
         {"query": "enter the harbour", "answer": True, "context": "section"},
+        {"query": "spring", "filters": {"must": [{"field": "kind", "op": "eq", "value": "Markdown"}]}},
     ],
 )
 async def test_the_result_is_the_response_of_http_as_text_and_as_an_object(app: App, body: dict[str, Any]) -> None:
@@ -111,6 +112,11 @@ async def test_the_result_is_the_response_of_http_as_text_and_as_an_object(app: 
         ({"type": ["warning", "decision"]}, {WARNING.id, DECISION.id}),
         ({"topics": '["Ships"]'}, {WARNING.id, HARBOUR.id}),
         ({"topics": "2024"}, set()),
+        ({"filters": {"authors": {"contains": "rose"}}}, {ROSES.id, DECISION.id}),
+        ({"filters": '{"kind": ["PDF", "EPUB"]}', "type": "chunk"}, {MOON.id, HARBOUR.id}),
+        ({"filters": {"year": {"gte": 2024}}}, set()),
+        ({"filters": {}}, EVERYTHING),
+        ({"filters": None}, EVERYTHING),
         ({"type": None, "topics": None, "limit": None}, EVERYTHING),
         ({"type": [], "topics": ""}, EVERYTHING),
         ({"type": "[]"}, EVERYTHING),
@@ -146,6 +152,12 @@ async def test_lists_and_numbers_written_as_strings_are_accepted(
         ({"query": "\x00\x1b\u200b"}, "query"),
         ({"query": "moon", "type": "war\x00ning"}, "type"),
         ({"query": "moon", "topics": ["roses", "\x1b[2J"]}, "topics"),
+        ({"query": "moon", "filters": "kind=pdf"}, "filters"),
+        ({"query": "moon", "filters": ["kind"]}, "filters"),
+        ({"query": "moon", "filters": {"kind": "film"}}, "unknown kind of file 'film': use one of Markdown"),
+        ({"query": "moon", "filters": {"date": {"after": "2024-01-01"}}}, "'after' is not one of"),
+        ({"query": "moon", "filters": {"date": {"gte": "soon"}}}, "ISO 8601"),
+        ({"query": "moon", "filters": {"must": {"kind": "PDF"}}}, "lists of conditions"),
     ],
 )
 async def test_wrong_arguments_are_refused_by_name(app: App, arguments: dict[str, Any], word: str) -> None:
@@ -236,7 +248,7 @@ async def test_the_tool_is_described_and_read_only(app: App) -> None:
         (tool,) = [each for each in (await client.list_tools()).tools if each.name == "search_knowledge"]
     assert tool.annotations is not None
     assert (tool.annotations.read_only_hint, tool.annotations.open_world_hint) == (True, False)
-    assert list(tool.input_schema["properties"]) == ["query", "limit", "type", "topics", "answer", "context"]
+    assert list(tool.input_schema["properties"]) == ["query", "limit", "type", "topics", "answer", "context", "filters"]
     assert tool.input_schema["required"] == ["query"]
     assert tool.input_schema["properties"]["limit"] == {
         "type": "integer",

@@ -201,7 +201,7 @@ async def test_an_agent_sees_exactly_seven_described_tools(agent: Agent) -> None
     assert tools["describe_tool"].input_schema["required"] == ["tool_id"]
     assert tools["call_tool"].input_schema["properties"].keys() == {"tool_id", "arguments", "query"}
     assert list(tools["search_documents"].input_schema["properties"]) == ["query", "limit", "search_type", "filters"]
-    fields = ["query", "limit", "type", "topics", "answer", "context"]
+    fields = ["query", "limit", "type", "topics", "answer", "context", "filters"]
     assert list(tools["search_knowledge"].input_schema["properties"]) == fields
     hints = {n: t.annotations.read_only_hint for n, t in tools.items() if t.annotations}
     assert hints == {name: None if name == "call_tool" else True for name in NAMES}

@@ -15,9 +15,10 @@ from typing import Any
 from toolscript.domain.documents import MAX_TEXT_LENGTH, SOURCE_FIELD, Document, check_document
 from toolscript.domain.errors import Invalid
 from toolscript.domain.files.kinds import find_ending
-from toolscript.domain.knowledge import Book
+from toolscript.domain.knowledge import DATE, Book, complete_date
 from toolscript.ports.files import BookReader
 from toolscript.services.ingest.finder import describe_error
+from toolscript.services.knowledge.book_records import clean_names
 
 # UTF-8 needs at most four bytes for a character.
 MAX_FILE_BYTES = 4 * MAX_TEXT_LENGTH
@@ -56,7 +57,7 @@ class DocumentFileReader:
             elif find_ending(file):
                 book = await self.reader.read(file)
                 title, text = " ".join(book.title.split())[:MAX_TITLE_CHARACTERS], _join_text(book)
-                yield self._make({"id": name, "title": title, "text": text}, about)
+                yield self._make({"id": name, "title": title, "text": text}, about | _describe_book(book))
             else:
                 yield self._make({"id": name, "title": file.name, "text": _read_text(file)}, about)
         except OSError as error:
@@ -116,6 +117,12 @@ def _describe(file: Path, source: str) -> dict[str, Any]:
         return about
     modified = datetime.fromtimestamp(file.stat().st_mtime, UTC)
     return about | {"modified": modified.isoformat(timespec="seconds")}
+
+
+def _describe_book(book: Book) -> dict[str, Any]:
+    """The authors, and the date as a day, since filters compare days."""
+    found = {"authors": clean_names(book.authors), DATE: complete_date(book.date)}
+    return {name: value for name, value in found.items() if value}
 
 
 def _read_text(file: Path) -> str:

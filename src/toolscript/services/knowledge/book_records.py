@@ -23,6 +23,8 @@ from toolscript.services.knowledge.points import max_chunk_tokens
 # At most a fifth of a chunk repeats the end of the one before it, in whole sentences.
 OVERLAP_SHARE = 5
 MAX_HEADING_CHARACTERS = 1_000
+MAX_NAME_CHARACTERS = 200
+MAX_AUTHORS = 50
 # First pages whose title is the book's title, unlike "Contents" or "Read me".
 TITLED_PAGES = ("index", "default")
 # The chunk id of an extraction that belongs to a source as a whole.
@@ -111,6 +113,12 @@ def carry_over_extractions(
 def clean_line(value: object, maximum: int) -> str:
     """The text on one line, in characters that every store accepts; empty when it is not a string."""
     return " ".join(_clean(value).split())[:maximum].rstrip() if isinstance(value, str) else ""
+
+
+def clean_names(value: object) -> list[str]:
+    """The names of authors, each on one line; none when it is not a list."""
+    several = value if isinstance(value, list | tuple) else ()
+    return [name for each in several if (name := clean_line(each, MAX_NAME_CHARACTERS))][:MAX_AUTHORS]
 
 
 def _is_section_of(chapter: str, heading: str) -> bool:

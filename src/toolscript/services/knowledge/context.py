@@ -39,6 +39,7 @@ class KnowledgeHit:
     title: str
     authors: tuple[str, ...]
     position: Position
+    date: str | None = None
     copies: tuple[KnowledgeHit, ...] = ()
     merged: tuple[str, ...] = ()
 

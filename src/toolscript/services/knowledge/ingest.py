@@ -15,7 +15,19 @@ from pathlib import Path
 from typing import Any
 
 from toolscript.domain.errors import Invalid, NotFound
-from toolscript.domain.knowledge import DATE, Book, Chunk, Extraction, Source, SourceStatus, derive_id
+from toolscript.domain.knowledge import (
+    DATE,
+    DETAILS,
+    DIGEST,
+    EXTRACTED_WITH,
+    UNASKED,
+    Book,
+    Chunk,
+    Extraction,
+    Source,
+    SourceStatus,
+    derive_id,
+)
 from toolscript.ports.files import BookReader
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Embedder
@@ -25,6 +37,7 @@ from toolscript.services.knowledge.book_records import (
     bind_pages,
     carry_over_extractions,
     clean_line,
+    clean_names,
     cut_chunks,
     digest,
 )
@@ -37,14 +50,9 @@ SAVE_BATCH = 64
 # Number of pages of a folder that are read at the same time.
 MAX_CONCURRENT_READS = 4
 MAX_TITLE_CHARACTERS = 500
-MAX_NAME_CHARACTERS = 200
 MAX_TYPE_CHARACTERS = 100
-MAX_AUTHORS = 50
 MAX_LISTED = 20
 DEFAULT_TYPE = "book"
-# Keys of a source's metadata: the digest of its content, the details that a person gave, the model that extracts from
-# it, and the chunks that this model has not read yet.
-DIGEST, DETAILS, EXTRACTED_WITH, UNASKED = "digest", "said", "extracted_with", "unasked"
 ADDED, CHANGED, UNCHANGED = "added", "changed", "unchanged"
 
 
@@ -306,7 +314,7 @@ def _build_source(
         or clean_line(book.title, MAX_TITLE_CHARACTERS)
         or clean_line(path.stem, MAX_TITLE_CHARACTERS)
         or replace_unencodable(path.name),
-        tuple(details.get("authors") or _clean_names(book.authors)),
+        tuple(details.get("authors") or clean_names(book.authors)),
         replace_unencodable(str(path)),
         datetime.now(UTC).isoformat(timespec="seconds"),
     )
@@ -322,15 +330,10 @@ def _merge_details(before: Any, about: SourceDetails) -> dict[str, Any]:
     known = before if isinstance(before, Mapping) else {}
     details = {
         "title": clean_line(known.get("title") if about.title is None else about.title, MAX_TITLE_CHARACTERS),
-        "authors": _clean_names(about.authors or known.get("authors")),
+        "authors": clean_names(about.authors or known.get("authors")),
         "type": clean_line(known.get("type") if about.type is None else about.type, MAX_TYPE_CHARACTERS),
     }
     return {name: each for name, each in details.items() if each}
-
-
-def _clean_names(details: object) -> list[str]:
-    several = details if isinstance(details, list | tuple) else ()
-    return [name for each in several if (name := clean_line(each, MAX_NAME_CHARACTERS))][:MAX_AUTHORS]
 
 
 def _is_same(before: Source | None, source: Source) -> bool:

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from toolscript.domain.errors import InvalidArguments, Unavailable
-from toolscript.domain.filters import Condition, Filter, Op
+from toolscript.domain.filters import EVERYTHING, Condition, Filter, Op
 from toolscript.domain.knowledge import UNKNOWN_SOURCE, KnowledgeRecords, Position, format_content
 from toolscript.domain.search import SearchPart, SearchReport, TermCounts, no_span
 from toolscript.ports.indexes import VectorIndex
@@ -37,6 +37,7 @@ from toolscript.services.knowledge.ranking import (
     RankedPoint,
     call_part,
 )
+from toolscript.services.knowledge.source_filter import SourceSelection, check_source_filter, select_sources
 from toolscript.services.support.search_events import Event, record_event, record_search
 
 DEFAULT_HITS, MAX_HITS = 10, 100
@@ -59,7 +60,7 @@ log = logging.getLogger(__name__)
 class KnowledgeQuery:
     """A search request. `types`: chunk, extraction, or types of extractions; any of them, all when empty. `topics`: any
     of them, ignoring case. `answer`: whether a language model should answer from the hits. `context`: how much
-    of its surroundings each hit shows."""
+    of its surroundings each hit shows. `where`: only sources that pass it, by the fields of `describe_source`."""
 
     query: str
     limit: int = DEFAULT_HITS
@@ -67,6 +68,7 @@ class KnowledgeQuery:
     topics: tuple[str, ...] = ()
     answer: bool = False
     context: PassageContext = PassageContext.PASSAGE
+    where: Filter = EVERYTHING
 
 
 @dataclass(slots=True)
@@ -156,16 +158,21 @@ class KnowledgeSearch:
         async def count_terms(terms: Sequence[int]) -> TermCounts:
             return await self._count_terms(terms, embedding, report)
 
-        prepared = await self._retriever.prepare(
-            query.query, embedding, report, count_terms=count_terms, any_language=True
+        prepared, selected = await asyncio.gather(
+            self._retriever.prepare(query.query, embedding, report, count_terms=count_terms, any_language=True),
+            self._select_sources(query.where, embedding, report),
         )
         if prepared.vector is None:
             raise embedding.unavailable(SearchPart.EMBEDDER, "the model does not answer, see the log")
+        if selected and not selected.ids:
+            return _Attempt([], KnowledgeRanking([], [], has_words=False), may_have_more=False)
+        legs = _legs(query, selected.to_conditions() if selected else ())
 
         async def attempt_search(depth: int) -> _Attempt:
-            found = await self._ranker.rank(prepared, _legs(query), depth, report, ranking)
+            found = await self._ranker.rank(prepared, legs, depth, report, ranking)
             with report.stage("read"):
-                hits = fold_copies(await call_part(SearchPart.STORE, self._read(found.places), reading))
+                read = await call_part(SearchPart.STORE, self._read(found.places), reading)
+                hits = fold_copies([hit for hit in read if selected is None or hit.source_id in selected.ids])
             has_more = len(hits) < query.limit and len(found.places) >= depth
             return _Attempt(hits[: query.limit], found, has_more)
 
@@ -179,6 +186,14 @@ class KnowledgeSearch:
         if attempt.ranking.missing:
             report.degrade(SearchPart.INDEX)
         return attempt
+
+    async def _select_sources(self, where: Filter, deadline: Deadline, report: SearchReport) -> SourceSelection | None:
+        """The sources that pass a filter; None for all. Raises Unavailable if the store does not list them in time."""
+        if where == EVERYTHING:
+            return None
+        with report.stage("select"):
+            sources = await call_part(SearchPart.STORE, self._reader.list_sources(), deadline)
+            return await asyncio.to_thread(select_sources, sources, where)
 
     async def _count_terms(self, terms: Sequence[int], deadline: Deadline, report: SearchReport) -> TermCounts:
         """The counts of a query's terms; none if the store fails, which costs only the words."""
@@ -212,6 +227,7 @@ class _Attempt(NamedTuple):
 
 def check(query: KnowledgeQuery) -> None:
     """Raises InvalidArguments for values out of range."""
+    check_source_filter(query.where)
     check_range("limit", query.limit, 1, MAX_HITS)
     for name, words in (("type", query.types), ("topics", query.topics)):
         if len(words) > MAX_WORDS or not all(word.strip() and len(word) <= MAX_WORD_CHARACTERS for word in words):
@@ -227,15 +243,16 @@ def check(query: KnowledgeQuery) -> None:
             )
 
 
-def _legs(query: KnowledgeQuery) -> dict[str, Filter]:
+def _legs(query: KnowledgeQuery, of_sources: tuple[Condition, ...]) -> dict[str, Filter]:
     """The collections to search, each with its filter."""
     topics = (Condition("topics", Op.IN, [topic.lower() for topic in query.topics]),) if query.topics else ()
+    shared = Filter((*topics, *of_sources))
     types = {word.lower() for word in query.types}
-    legs = {CHUNKS: Filter(topics)} if not types or CHUNK in types else {}
+    legs = {CHUNKS: shared} if not types or CHUNK in types else {}
     if not types or EXTRACTION in types:
-        return legs | {EXTRACTIONS: Filter(topics)}
+        return legs | {EXTRACTIONS: shared}
     own_types = sorted(types - {CHUNK})
-    return legs | ({EXTRACTIONS: Filter((*topics, Condition("type", Op.IN, own_types)))} if own_types else {})
+    return legs | ({EXTRACTIONS: shared.with_conditions(Condition("type", Op.IN, own_types))} if own_types else {})
 
 
 def _hit(place: RankedPoint, records: KnowledgeRecords) -> KnowledgeHit | None:
@@ -261,6 +278,7 @@ def _hit(place: RankedPoint, records: KnowledgeRecords) -> KnowledgeHit | None:
         title=source.title if source else UNKNOWN_SOURCE,
         authors=source.authors if source else (),
         position=chunk.position if chunk else Position(),
+        date=source.date if source else None,
     )
 
 

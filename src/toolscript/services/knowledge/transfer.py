@@ -18,12 +18,11 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from toolscript.domain.errors import Invalid
-from toolscript.domain.knowledge import Chunk, Extraction, Source, SourceStatus
+from toolscript.domain.knowledge import DIGEST, Chunk, Extraction, Source, SourceStatus
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Embedder
 from toolscript.ports.stores import KnowledgeReader, KnowledgeStore
 from toolscript.services.knowledge.book_records import OF_NO_CHUNK
-from toolscript.services.knowledge.ingest import DIGEST
 from toolscript.services.knowledge.json_lines import (
     KINDS,
     Counts,

@@ -84,6 +84,7 @@ def _build_source(hit: KnowledgeHit) -> dict[str, Any]:
         "chunk_id": hit.chunk_id,
         "title": hit.title,
         "authors": list(hit.authors),
+        **({"date": hit.date} if hit.date else {}),
         "position": _build_position(hit.position),
     }
 

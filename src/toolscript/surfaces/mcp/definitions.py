@@ -86,6 +86,7 @@ Id = Annotated[Text, AfterValidator(_check_one_line)]
 ToolId = Annotated[Id, Field(description="An id from search_tools: server__tool.")]
 Limit = Annotated[int, Field(ge=1, le=MAX_RESULTS)]
 Words = Annotated[tuple[str, ...], WithJsonSchema({"type": "array", "items": {"type": "string"}})]
+Filters = Annotated[Any, BeforeValidator(parse_json_text), WithJsonSchema({"type": "object"})]
 # Enums are members in strict mode; agents send their values.
 ItemTypeName = Annotated[ItemType, Field(strict=False)]
 SearchTypeName = Annotated[SearchType, Field(strict=False)]
@@ -174,9 +175,9 @@ class SearchToolsArguments(ToolArguments):
 
 
 class SearchSkillsArguments(ToolArguments):
-    """Find the skills (areas of work) that fit a task, with the number of their tools: to see what is possible here, or
-    when search_tools finds tools of the wrong kind. Each result has the skill's id, a score from 0 to 1, the number of
-    its tools and a description. Then call search_tools with the best ids as `skill_ids`."""
+    """Find the skills (areas of work) that fit a task: to see what is possible here, or when search_tools
+    finds tools of the wrong kind. Each result has the skill's id, a score from 0 to 1, the number of its tools and a
+    description. Then call search_tools with the best ids as `skill_ids`."""
 
     query: Text = Field(description="The task, or the area of work, in plain words.")
     limit: Limit = Field(DEFAULT_RESULTS, description="Maximum number of skills.")
@@ -226,21 +227,20 @@ class SearchDocumentsArguments(ToolArguments):
     search_type: SearchTypeName | SkipJsonSchema[None] = Field(
         SearchType.HYBRID, description="By meaning, by words, or both."
     )
-    filters: Annotated[Any, BeforeValidator(parse_json_text), WithJsonSchema({"type": "object"})] = Field(
-        None, description='Metadata it must have: {"team": "sales", "year": {"gte": 2024}}.'
-    )
+    filters: Filters = Field(None, description='Metadata it must have: {"team": "sales", "year": {"gte": 2024}}.')
 
 
 class SearchKnowledgeArguments(ToolArguments):
-    """Search the books and papers of the library: passages (chunks), and decisions, patterns or warnings extracted from
-    them (extractions). Cite what you use: each result has title, authors, chapter, section, page."""
+    """Search books and papers: passages (chunks), and decisions, patterns or warnings extracted from them. Cite what
+    you use: each result has title, authors, chapter, page."""
 
-    query: Text = Field(description="The question, in plain words.")
+    query: Text = Field(description="The question.")
     limit: Annotated[int, Field(ge=1, le=MAX_HITS)] = Field(DEFAULT_HITS, description="Maximum number of results.")
-    type: Words = Field((), description="Only these: chunk, extraction, or a type such as warning.")
-    topics: Words = Field((), description="Only results about any of these.")
-    answer: bool = Field(False, description="Also answer from the results, each sentence cited, if a model is set up.")
-    context: Literal["passage", "section"] = Field("passage", description="section: with the text around passages.")
+    type: Words = Field((), description="chunk, extraction, or a type such as warning.")
+    topics: Words = Field((), description="Any of these.")
+    answer: bool = Field(False, description="Also answer, with citations.")
+    context: Literal["passage", "section"] = Field("passage", description="section: with more text.")
+    filters: Filters = Field(None, description='{"year": {"gte": 2024}}; also title, authors, date, kind.')
 
     @field_validator("limit", "answer", mode="before")
     @classmethod

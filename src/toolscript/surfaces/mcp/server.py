@@ -71,6 +71,7 @@ from toolscript.surfaces.mcp.definitions import (
 )
 from toolscript.surfaces.mcp.document_tools import search_documents
 from toolscript.surfaces.mcp.endpoint import HttpEndpoint
+from toolscript.surfaces.mcp.filters import parse_filters
 from toolscript.surfaces.mcp.native import AnswerRequest, add_native_requests, answer_request, wrap_result
 from toolscript.surfaces.mcp.relay import (
     AnswerCall,
@@ -293,9 +294,14 @@ async def _call_tool(app: App, call: CallToolArguments, caller: Caller, relay: C
 
 async def _search_knowledge(app: App, arguments: SearchKnowledgeArguments) -> Mapping[str, Any]:
     """Returns the response of `POST /search_knowledge`, as an object and as text for clients that read only text."""
-    context = PassageContext(arguments.context)
     query = KnowledgeQuery(
-        arguments.query, arguments.limit, arguments.type, arguments.topics, arguments.answer, context
+        arguments.query,
+        arguments.limit,
+        arguments.type,
+        arguments.topics,
+        arguments.answer,
+        PassageContext(arguments.context),
+        parse_filters(arguments.filters),
     )
     response = build_knowledge_response(query.query, await app.knowledge_search.search(query))
     return {**build_text_result(json.dumps(response, ensure_ascii=False)), "structuredContent": response}

@@ -20,7 +20,7 @@ from toolscript.surfaces.cli.client.session import CommandSession, read_settings
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.tables import print_table
 from toolscript.surfaces.cli.terminal.text import format_count, print_answer, print_note, print_text, printable
-from toolscript.surfaces.cli.terminal.values import parse_conditions
+from toolscript.surfaces.cli.terminal.values import format_conditions, parse_conditions
 from toolscript.surfaces.json.documents import (
     build_document_list_response,
     build_document_response,
@@ -67,9 +67,7 @@ def documents() -> None:
     help="By meaning, by words (BM25), or both.  [default: hybrid]",
 )
 @click.option("--fusion", type=click.Choice(["rrf", "zscore"]), help="How hybrid combines both rankings.")
-@click.option(
-    "--filter", "filters", multiple=True, metavar="FIELD=VALUE", help="Or != >= <= > < ~ (contains); repeatable."
-)
+@options.filters
 @options.limit(200, 10, "documents")
 @click.option("--offset", type=click.IntRange(0, 10_000), default=0, help="Number of documents to skip.")
 @click.option("--rerank", is_flag=True, help="Reorder the best documents with a reranker (TOOLSCRIPT_RERANKER).")
@@ -99,8 +97,8 @@ def search(query: str, limit: int, filters: tuple[str, ...], **request: Any) -> 
         typed = {**request, "search_type": SearchType(request["search_type"]), "where": where}
         return build_page_response(await app.document_search.search(caller, DocumentQuery(**typed)))
 
-    must = [{"field": c.field, "op": c.op, "value": c.value} for c in where.must]
-    answer = _run(lambda documents: documents.request("/search", local, body={**request, "filters": {"must": must}}))
+    body = {**request, "filters": format_conditions(where)}
+    answer = _run(lambda documents: documents.request("/search", local, body=body))
     print_answer(answer, lambda _: _show_hits(answer, request["offset"]))
 
 

@@ -22,6 +22,7 @@ from toolscript.surfaces.cli.ingest.sources import list_sources, remove_source
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.tables import Columns, print_table
 from toolscript.surfaces.cli.terminal.text import confirm_or_raise, print_answer, print_note, printable
+from toolscript.surfaces.cli.terminal.values import format_conditions, parse_conditions
 from toolscript.surfaces.json.citations import format_citation
 from toolscript.surfaces.json.knowledge import build_knowledge_response, build_source_response
 
@@ -34,7 +35,7 @@ Answer = Mapping[str, Any]
 PASSAGE_CHARACTERS = 600
 MAX_WIDTH = 100
 INDENT = "     "
-NOTHING_FOUND = "Nothing found. Try other words, or leave out --type and --topic."
+NOTHING_FOUND = "Nothing found. Try other words, or leave out --type, --topic and --filter."
 NO_SOURCES = "No sources yet: add some with toolscript knowledge ingest FILE."
 
 
@@ -93,6 +94,7 @@ def remove(references: tuple[str, ...], yes: bool) -> None:
     help="Only chunk, extraction, or a type of extractions, like decision or warning; repeatable.",
 )
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only results about this topic; repeatable.")
+@options.filters
 @click.option("--answer", is_flag=True, help="Answer from the results, with a language model (TOOLSCRIPT_LLM_URL).")
 @click.option(
     "--context",
@@ -105,7 +107,14 @@ def remove(references: tuple[str, ...], yes: bool) -> None:
 @options.gateway
 @options.as_json
 def search(
-    query: str, limit: int, types: tuple[str, ...], topics: tuple[str, ...], answer: bool, context: str, full: bool
+    query: str,
+    limit: int,
+    types: tuple[str, ...],
+    topics: tuple[str, ...],
+    filters: tuple[str, ...],
+    answer: bool,
+    context: str,
+    full: bool,
 ) -> None:
     """Find passages in the sources.
 
@@ -116,19 +125,21 @@ def search(
     toolscript knowledge search "how do I undo a commit" --answer
     toolscript knowledge search "backups" --type warning --type decision
     toolscript knowledge search "indexes" --topic postgresql --limit 3 --full
+    toolscript knowledge search "lease" --filter authors~rodin --filter "date>=2024-05-01" --filter kind=pdf
     """
-    settings = read_settings()
+    settings, where = read_settings(), parse_conditions(filters, "--filter")
 
     async def local(app: App) -> Answer:
         from toolscript.services.knowledge.context import PassageContext
         from toolscript.services.knowledge.search import KnowledgeQuery
 
-        wanted = KnowledgeQuery(query, limit, types, topics, answer, PassageContext(context))
+        wanted = KnowledgeQuery(query, limit, types, topics, answer, PassageContext(context), where)
         return build_knowledge_response(query, await app.knowledge_search.search(wanted))
 
     def request(session: CommandSession) -> Awaitable[Any]:
         body = {"query": query, "limit": limit, "type": list(types), "topics": list(topics)}
         body |= ({"answer": True} if answer else {}) | ({"context": context} if context != "passage" else {})
+        body |= {"filters": format_conditions(where)} if where.must else {}
         # The tenant's token makes it a request of the folder's owner, which has no rate limit.
         tenant = None if settings.gateway_url else settings.tenant
         return session.request("/search_knowledge", local, body=body, tenant=tenant)

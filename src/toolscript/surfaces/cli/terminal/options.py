@@ -53,6 +53,9 @@ as_json = click.option(
     "--json", is_flag=True, help="Print one JSON object instead of text.", expose_value=False, callback=_keep_json
 )
 yes = click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+filters = click.option(
+    "--filter", "filters", multiple=True, metavar="FIELD=VALUE", help="Or != >= <= > < ~ (contains); repeatable."
+)
 include = click.option(
     "--include",
     multiple=True,

@@ -50,3 +50,8 @@ def parse_conditions(given: Sequence[str], flag: str) -> Filter:
             )
         conditions.append(Condition(match["field"].strip(), _OPS[match["sign"]], parse_value(match["value"])))
     return Filter(must=tuple(conditions))
+
+
+def format_conditions(where: Filter) -> dict[str, Any]:
+    """The filter of `parse_conditions` as JSON for a gateway."""
+    return {"must": [{"field": each.field, "op": each.op, "value": each.value} for each in where.must]}

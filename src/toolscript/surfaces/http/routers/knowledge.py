@@ -9,6 +9,7 @@ from starlette.datastructures import QueryParams
 from starlette.responses import Response
 
 from toolscript.domain.errors import InvalidArguments, NotFound, Unavailable
+from toolscript.domain.filters import EVERYTHING
 from toolscript.domain.search import MAX_QUERY_CHARACTERS
 from toolscript.services.knowledge.context import PassageContext
 from toolscript.services.knowledge.search import DEFAULT_HITS, MAX_HITS, KnowledgeQuery
@@ -33,6 +34,7 @@ from toolscript.surfaces.json.knowledge import build_knowledge_response, parse_w
 
 MAX_SEARCH_BYTES = 2**20
 LISTS = frozenset({"type", "topics"})
+BODY_ONLY = frozenset({"filters"})
 SEVERAL = " Several values: repeat the parameter, or separate them by commas."
 
 router = APIRouter(tags=["knowledge"])
@@ -99,7 +101,7 @@ async def remove_source(source_id: SourceId, app: CurrentApp) -> None:
 
 def _check_parameters(parameters: QueryParams) -> None:
     """Raises InvalidArguments for unknown parameters, and for a repeated one that may be given only once."""
-    allowed = list(KnowledgeRequest.model_fields)
+    allowed = [name for name in KnowledgeRequest.model_fields if name not in BODY_ONLY]
     names = [name for name, _ in parameters.multi_items()]
     unknown = [name for name in dict.fromkeys(names) if name not in allowed]
     if unknown:
@@ -120,7 +122,7 @@ def _join_words(words: list[str] | None) -> str | None:
 
 
 def _merge(parameters: dict[str, Any], body: KnowledgeRequest) -> KnowledgeQuery:
-    fields = {name: _pick(name, parameters[name], getattr(body, name)) for name in KnowledgeRequest.model_fields}
+    fields = {name: _pick(name, value, getattr(body, name)) for name, value in parameters.items()}
     if fields["query"] is None:
         raise InvalidArguments(
             "query: missing, give it in the query string (?query=) or in the body", details={"field": "query"}
@@ -132,6 +134,7 @@ def _merge(parameters: dict[str, Any], body: KnowledgeRequest) -> KnowledgeQuery
         fields["topics"] or (),
         bool(fields["answer"]),
         PassageContext(fields["context"] or PassageContext.PASSAGE),
+        body.filters.to_filter() if body.filters else EVERYTHING,
     )
 
 

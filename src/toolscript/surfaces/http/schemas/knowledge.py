@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, WithJsonSchema
 
+from toolscript.domain.files.kinds import FileKind
 from toolscript.domain.knowledge import EXTRACTION_TYPES
 from toolscript.domain.search import MAX_QUERY_CHARACTERS, SearchPart
 from toolscript.services.knowledge.answers import AnswerStatus
@@ -17,6 +18,7 @@ from toolscript.services.knowledge.search import (
     MAX_WORDS,
 )
 from toolscript.surfaces.http.schemas.models import DEGRADED, ResponseModel, StrictRequestModel
+from toolscript.surfaces.json.filters import FiltersModel
 
 QUERY = "The search text, in plain words."
 LIMIT = f"Maximum number of results. Default: {DEFAULT_HITS}."
@@ -29,6 +31,11 @@ ANSWER = (
 CONTEXT = (
     "`passage`: each result is a passage. `section`: with the section around it, up to "
     f"{MAX_SECTION_CHARACTERS} characters; results of which one text would continue the other are merged."
+)
+FILTERS = (
+    "Only sources that pass these conditions. Fields: `title`, `authors`, `date`, `year` (a number), `kind` (of file: "
+    f"{', '.join(FileKind)}), `extension` (such as `.pdf`), `type`, and other metadata of the source. Case does not "
+    "matter. Not in the query string."
 )
 
 _WORD = {"type": "string", "maxLength": MAX_WORD_CHARACTERS}
@@ -47,6 +54,7 @@ class KnowledgeRequest(StrictRequestModel):
     topics: Words = Field(default=None, description=TOPICS, examples=[["testing"]])
     answer: bool | None = Field(default=None, description=ANSWER)
     context: Literal["passage", "section"] | None = Field(default=None, description=CONTEXT)
+    filters: FiltersModel | None = Field(default=None, description=FILTERS)
 
 
 class PositionResponse(ResponseModel):
@@ -65,6 +73,9 @@ class SourceResponse(ResponseModel):
     chunk_id: str | None = Field(description="The chunk itself, or the chunk it was extracted from.")
     title: str
     authors: list[str]
+    date: str | None = Field(
+        default=None, description="2024, 2024-05 or 2024-05-31, as the file gives it. Left out if unknown."
+    )
     position: PositionResponse
 
 
