@@ -135,6 +135,7 @@ class _RandomEmbedder:
         self.dimensions = inner.dimensions
         self.similarity: SimilarityRange | None = None
         self.window = inner.window
+        self.batch_size = inner.batch_size
         self.count_tokens = inner.count_tokens
 
     async def embed_query(self, text: str) -> Vector:

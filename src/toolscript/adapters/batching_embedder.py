@@ -49,6 +49,10 @@ class BatchingEmbedder:
     def window(self) -> int:
         return self._inner.window
 
+    @property
+    def batch_size(self) -> int:
+        return self._inner.batch_size
+
     def count_tokens(self, text: str) -> int:
         return self._inner.count_tokens(text)
 

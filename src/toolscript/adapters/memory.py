@@ -124,6 +124,7 @@ class HashedEmbedder:
     """A deterministic stand-in for a model: texts that share words have similar vectors."""
 
     similarity = SimilarityRange(0.0, 1.0)
+    batch_size = 32
     query_batch_size = 32
     max_concurrent_calls = 1
     window = 256

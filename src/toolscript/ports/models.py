@@ -37,6 +37,10 @@ class Embedder(Protocol):
     def window(self) -> int:
         """Maximum number of tokens of a text that the model reads; it ignores the rest."""
 
+    @property
+    def batch_size(self) -> int:
+        """The number of texts in a call of `embed_documents` from which a larger call gains nothing."""
+
     def count_tokens(self, text: str) -> int:
         """The number of tokens of a text; a high estimate for models without a local tokenizer."""
 

@@ -17,7 +17,6 @@ from toolscript.domain.search import Point, Vector
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Embedder
 
-EMBED_BATCH = 32
 WRITE_BATCH = 256
 
 Payload = Mapping[str, Any]
@@ -137,7 +136,7 @@ class Reconciler:
         if self._embedder is None:
             return 0
         missing, done = plan.missing, 0
-        for some in split_batches([*missing], EMBED_BATCH):
+        for some in split_batches([*missing], self._embedder.batch_size):
             if report:
                 report(done)
             async with self._embedding:

@@ -174,9 +174,9 @@ async def test_without_a_model_points_have_no_vectors() -> None:
     assert await index.vectors(NAME, ["a#0"]) == {}
 
 
-async def test_texts_are_embedded_in_batches_and_each_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reconcile, "EMBED_BATCH", 2)
+async def test_texts_are_embedded_in_batches_of_the_embedders_size_and_each_is_reported() -> None:
     index, embedder = await open_index(), CountingEmbedder()
+    embedder.batch_size = 2
     reconciler = build_reconciler(index, embedder)
     plan = await reconciler.plan([Thing("a", ("red", "green", "blue", "red"))], {})
     reported: list[int] = []

@@ -11,12 +11,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from toolscript.adapters.onnx.model_folders import ModelFolder
-from toolscript.adapters.onnx.session import SPARE_WORKERS, THREADS, OnnxSession, read_tokenizer
+from toolscript.adapters.onnx.session import BATCH, SPARE_WORKERS, THREADS, OnnxSession, read_tokenizer
 from toolscript.domain.errors import Invalid
 from toolscript.domain.search import Vector
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+
+# Of short words, so that batches that are cut by this estimate are seldom larger than meant.
+CHARACTERS_PER_TOKEN = 3
+# Texts of one call on a GPU: enough to sort by length, and to keep several batches in work.
+GPU_CALL = 8192
 
 
 class OnnxEmbedder:
@@ -39,6 +44,10 @@ class OnnxEmbedder:
         self.similarity = folder.card.similarity
         if not lazy:
             self._load()
+
+    @property
+    def batch_size(self) -> int:
+        return GPU_CALL if self._is_loaded and self._single.is_on_gpu else BATCH
 
     @property
     def query_batch_size(self) -> int:
@@ -88,7 +97,10 @@ class OnnxEmbedder:
         return await self._embed_batches(self._background, texts)
 
     async def _embed_batches(self, session: OnnxSession, texts: Sequence[str]) -> list[Vector]:
-        return await session.run_batches(lambda some: self._embed(session, some), texts, len)
+        window = self._folder.card.window
+        return await session.run_batches(
+            lambda some: self._embed(session, some), texts, lambda text: min(len(text) // CHARACTERS_PER_TOKEN, window)
+        )
 
     async def close(self) -> None:
         for session in ("_single", "_concurrent", "_background"):
@@ -113,11 +125,14 @@ class OnnxEmbedder:
     def _forward(self, session: OnnxSession, rows: Sequence[Sequence[int]]) -> Vector:
         """Unit vectors for rows of token ids."""
         hidden, mask = session.forward(rows)
-        if self._folder.card.pooling == "cls":
+        if hidden.ndim == 2:  # noqa: PLR2004  (texts and dimensions: the model has averaged its tokens)
+            pooled = hidden.astype(np.float32, copy=False)
+        elif self._folder.card.pooling == "cls":
             pooled = hidden[:, 0]
         else:
-            masked = hidden if len(rows) == 1 else hidden * mask[:, :, None]
-            pooled = masked.sum(axis=1, dtype=np.float64) / mask.sum(axis=1, keepdims=True)
+            # A product of matrices, which makes no copy: averaging must keep up with a GPU.
+            sums = mask[:, None, :].astype(np.float32) @ hidden.astype(np.float32, copy=False)
+            pooled = sums[:, 0] / mask.sum(axis=1, keepdims=True)
         lengths = np.linalg.norm(pooled, axis=1, keepdims=True)
         return np.asarray(pooled / np.maximum(lengths, 1e-12), dtype=np.float32)
 

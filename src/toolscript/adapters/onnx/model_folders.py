@@ -18,7 +18,14 @@ from toolscript.domain.search import SimilarityRange
 
 # In the package: a model for every kind of text, and one for tools.
 PACKAGED, PACKAGED_FOR_TOOLS = "all-MiniLM-L6-v2", "toolscript-small"
-ONNX_FILES = ("onnx/model_quantized.onnx", "model_quantized.onnx", "onnx/model.onnx", "model.onnx")
+ONNX_FILES = (
+    "onnx/model_quantized.onnx",
+    "model_quantized.onnx",
+    "onnx/model.onnx",
+    "model.onnx",
+    "onnx/model_fp16.onnx",
+    "model_fp16.onnx",
+)
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
 HUB_TIMEOUT_SECONDS = 2.5
 

@@ -28,12 +28,18 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 BATCH = 32
+# A GPU needs large batches: up to so many inputs, and so many tokens with padding, which take 0.5 GB with MiniLM.
+GPU_BATCH, GPU_TOKENS = 1024, 32_768
+# While the GPU computes one batch, others are tokenized and averaged.
+GPU_WORKERS = 4
 THREADS = min(os.cpu_count() or 1, 4)
 # One thread more than cores: it computes while another thread waits for Python's lock.
 SPARE_WORKERS = 1
 # With 2 cores and an ingest on both, a search takes 1.5 times as long as without; with the same priority, 4 times.
 BACKGROUND_NICENESS = 15
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
+# Of a reranker, and of an embedding model that averages its tokens itself.
+OUTPUTS = ("logits", "sentence_embedding")
 CPU = "CPUExecutionProvider"
 GPU_PROVIDERS = (
     "CUDAExecutionProvider",
@@ -55,13 +61,17 @@ class OnnxSession:
     def __init__(self, onnx: Path, device: str, *, single: bool = False, background: bool = False) -> None:
         """With `single`, one input uses every core; otherwise inputs that cannot be batched use one core each. In the
         `background`, other threads come first. Raises Unavailable."""
-        self.batch = 1 if b"DynamicQuantizeLinear" in onnx.read_bytes() else BATCH
-        is_parallel = self.batch == 1 and not single
-        self._workers = THREADS if is_parallel else 1
-        self._session = _load(onnx, device, 1 if is_parallel else THREADS)
+        is_quantized = b"DynamicQuantizeLinear" in onnx.read_bytes()
+        is_parallel = is_quantized and not single
+        # A GPU has no kernels for it: half as fast as 16 cores of a CPU.
+        is_better_on_cpu = is_quantized and device == "auto"
+        self._session = _load(onnx, "cpu" if is_better_on_cpu else device, 1 if is_parallel else THREADS)
+        self.is_on_gpu = self._session.get_providers()[0] != CPU
+        self.batch = 1 if is_quantized else GPU_BATCH if self.is_on_gpu else BATCH
+        self._workers = THREADS if is_parallel else GPU_WORKERS if self.is_on_gpu else 1
         self._inputs = {each.name: each.type for each in self._session.get_inputs()}
         outputs = [each.name for each in self._session.get_outputs()]
-        self._output = "logits" if "logits" in outputs else outputs[0]
+        self._output = next((name for name in OUTPUTS if name in outputs), outputs[0])
         self._pool = ThreadPoolExecutor(
             self._workers + SPARE_WORKERS * is_parallel,
             thread_name_prefix="onnx",
@@ -75,11 +85,11 @@ class OnnxSession:
     async def run_batches(
         self, work: Callable[[Sequence[T]], Sequence[R]], items: Sequence[T], length: Callable[[T], int]
     ) -> list[R]:
-        """The results of the work for each item, in order; batches are made of items of similar length."""
-        if 0 < len(items) <= self.batch:
+        """The results of the work for each item, in order; batches are made of items of similar length (in tokens, an
+        estimate is enough)."""
+        if 0 < len(items) <= min(self.batch, BATCH):
             return list(await self.run(work, items))
-        by_length = sorted(range(len(items)), key=lambda i: length(items[i]))
-        batches = [by_length[start : start + self.batch] for start in range(0, len(items), self.batch)]
+        batches = cut_batches([*map(length, items)], self.batch, GPU_TOKENS if self.is_on_gpu else None)
         # Submits only what can run now: a later call must not wait until all of a long call is done.
         room = asyncio.Semaphore(self._workers)
 
@@ -112,6 +122,18 @@ class OnnxSession:
 
     def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def cut_batches(lengths: Sequence[int], max_items: int, max_tokens: int | None) -> list[list[int]]:
+    """The numbers of the items in batches, short ones first, with at most so many tokens each when all are padded to
+    the longest; an item that is longer by itself is a batch."""
+    batches: list[list[int]] = []
+    for number in sorted(range(len(lengths)), key=lengths.__getitem__):
+        count = len(batches[-1]) + 1 if batches else 0
+        if not batches or count > max_items or (max_tokens is not None and count * lengths[number] > max_tokens):
+            batches.append([])
+        batches[-1].append(number)
+    return batches
 
 
 def _lower_priority() -> None:

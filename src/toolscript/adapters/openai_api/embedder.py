@@ -25,6 +25,7 @@ class OpenAiEmbedder:
 
     similarity: SimilarityRange | None = None
     window = WINDOW
+    batch_size = BATCH * MAX_CONCURRENT_CALLS
     query_batch_size = BATCH
     max_concurrent_calls = MAX_CONCURRENT_CALLS
 

@@ -112,4 +112,5 @@ class QdrantEdgeIndex(QdrantIndex):
                 raise NotFound(f"collection {name!r} is not open", details={"collection": name})
             # Loading takes 0.1 s: only for collections that are used.
             shard = self._shards[name] = Shard(self._root / name, self._open[name], self._optimise_from)
+            shard.optimise_if_due()
         return shard

@@ -38,6 +38,10 @@ GRAPH_FROM_KILOBYTES = 10_000
 # The version of the folder's layout and of its manifest. Earlier manifests have none.
 FORMAT = 1
 MANIFEST = "collection.json"
+# While points keep coming, optimising waits until there are half as many as were optimised before: otherwise a long
+# ingest would build the same graph over and over. Once nothing was written for a while, it does not wait.
+GROWTH = 0.5
+QUIET_SECONDS = 5.0
 # Ids of points that are cached for searches without payloads: some 200 bytes each.
 MAX_CACHED_IDS = 200_000
 
@@ -143,6 +147,7 @@ class Shard:
         self._is_stopping = False
         self._upserted = 0
         self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._child: asyncio.subprocess.Process | None = None
         self._own_ids: dict[int, str] = {}
         existing = read_manifest(folder)
@@ -231,16 +236,25 @@ class Shard:
         return self._shard.retrieve(ids, with_payload=payload, with_vector=vectors) if ids else []
 
     def optimise_if_due(self) -> None:
-        """Starts optimising in the background when enough points were written since the last time."""
-        if self._is_due() and (self._task is None or self._task.done()):
-            self._task = asyncio.create_task(self._optimise_while_due())
+        """Starts optimising in the background when enough points were written since the last time, at once or when the
+        writers pause."""
+        self._cancel_timer()
+        if self._is_due():
+            self._start_optimising()
+        elif self._is_due(growth=0.0):
+            self._timer = asyncio.get_running_loop().call_later(QUIET_SECONDS, self._start_optimising)
 
     async def wait_until_idle(self) -> None:
-        if self._task:
-            await self._task
+        while self._timer or (self._task and not self._task.done()):
+            if self._timer:
+                self._cancel_timer()
+                self._start_optimising()
+            if self._task:
+                await self._task
 
     async def close(self) -> None:
         self._is_stopping = True
+        self._cancel_timer()
         if self._child and self._child.returncode is None:
             self._child.kill()
         if self._task:
@@ -257,15 +271,28 @@ class Shard:
     def _place(self) -> Path:
         return locate_generation(self._folder, self._manifest.generation)
 
-    def _is_due(self) -> bool:
-        unoptimised = max(self._upserted, self._shard.info().points_count - self._manifest.optimised)
-        return unoptimised >= self._optimise_from and not self._is_stopping
+    def _is_due(self, growth: float = GROWTH) -> bool:
+        optimised = self._manifest.optimised
+        unoptimised = max(self._upserted, self._shard.info().points_count - optimised)
+        return unoptimised >= max(self._optimise_from, growth * optimised) and not self._is_stopping
+
+    def _cancel_timer(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+
+    def _start_optimising(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._optimise_while_due())
 
     async def _optimise_while_due(self) -> None:
         """Never raises: logs the first error and leaves the shard as it is until it is opened again."""
         try:
-            while self._is_due():
+            is_due = self._is_due(growth=0.0)
+            while is_due:
                 await self._optimise()
+                is_due = self._is_due()
+            self.optimise_if_due()  # what was written meanwhile, when the writers pause
         except DiskFull as error:  # tried again after the next write
             log.warning("optimisation_postponed", extra={"collection": self.collection.name, "reason": error.message})
         except Exception as error:  # noqa: BLE001  (the engine's errors have no common class)

@@ -83,7 +83,8 @@ class IngestDocuments:
                 await self._put_batch(tenant, batch, report)
                 tally.add(len(batch))
 
-        await run_concurrently(iterate_async(_batches(given)), put_batch, max_concurrent=BATCHES_AT_ONCE)
+        size = max(PASSAGES_IN_A_BATCH, self._embedder.batch_size if self._embedder else 0)
+        await run_concurrently(iterate_async(_batches(given, size)), put_batch, max_concurrent=BATCHES_AT_ONCE)
         return report
 
     async def delete(self, tenant: str, ids: Sequence[str]) -> int:
@@ -319,13 +320,13 @@ class _Tally:
             self.progress(min(self.done, self.total), self.total)
 
 
-def _batches(documents: Sequence[Document]) -> Iterator[list[Document]]:
-    """The documents in batches of about the same number of passages; a long document is a batch."""
+def _batches(documents: Sequence[Document], size: int) -> Iterator[list[Document]]:
+    """The documents in batches of about so many passages; a long document is a batch."""
     batch: list[Document] = []
     weight = 0
     for document in documents:
         more = 1 + len(document.text) // PASSAGE_SIZE
-        if batch and weight + more > PASSAGES_IN_A_BATCH:
+        if batch and weight + more > size:
             yield batch
             batch, weight = [], 0
         batch.append(document)

@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.fixtures.http_services import SHIPPED
 from tests.fixtures.reference_bert import ReferenceBert
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.adapters.onnx.model_folders import PACKAGED, find_locally, find_model_card
-from toolscript.adapters.onnx.session import choose_providers
+from toolscript.adapters.onnx.session import choose_providers, cut_batches
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.retrieval.text.item_text import build_item_text
 from toolscript.services.catalogue.demo import load_demo_items, load_demo_pairs
@@ -86,6 +88,24 @@ def test_auto_prefers_a_gpu_and_keeps_the_cpu_as_the_last_resort() -> None:
     ]
     assert choose_providers("auto", ["CPUExecutionProvider"]) == ["CPUExecutionProvider"]
     assert choose_providers("cpu", ["CUDAExecutionProvider", "CPUExecutionProvider"]) == ["CPUExecutionProvider"]
+
+
+@given(
+    lengths=st.lists(st.integers(0, 300), max_size=60),
+    max_items=st.integers(1, 20),
+    max_tokens=st.none() | st.integers(1, 2000),
+)
+def test_batches_have_every_text_once_by_length_and_within_the_limits(
+    lengths: list[int], max_items: int, max_tokens: int | None
+) -> None:
+    batches = cut_batches(lengths, max_items, max_tokens)
+    ordered = [number for batch in batches for number in batch]
+    assert sorted(ordered) == list(range(len(lengths)))
+    assert [lengths[n] for n in ordered] == sorted(lengths)
+    for batch in batches:
+        padded = len(batch) * max(lengths[n] for n in batch)
+        assert 0 < len(batch) <= max_items
+        assert max_tokens is None or padded <= max_tokens or len(batch) == 1
 
 
 @pytest.mark.req("S-09")

@@ -145,6 +145,43 @@ async def test_points_written_during_optimisation_are_optimised_next(tmp_path: P
     await index.close()
 
 
+def read_optimised(folder: Path) -> int:
+    """How many points the last optimisation had."""
+    return int(json.loads((folder / NAME / "collection.json").read_text(encoding="utf-8"))["optimised"])
+
+
+@pytest.mark.req("F-05")
+async def test_while_points_keep_coming_a_large_index_is_optimised_when_it_has_grown_by_half(tmp_path: Path) -> None:
+    index = await fill(tmp_path, 800, optimise_from=100)
+    await index.wait_until_idle()
+    assert read_optimised(tmp_path) == 800
+    await index.upsert(NAME, [point(n) for n in range(800, 1100)])
+    assert read_optimised(tmp_path) == 800
+    assert not (tmp_path / NAME / "generation-3").exists()
+    await index.upsert(NAME, [point(n) for n in range(1100, 1200)])
+    await index.wait_until_idle()
+    assert read_optimised(tmp_path) == 1200
+    await index.close()
+
+
+@pytest.mark.req("F-05")
+async def test_the_rest_is_optimised_when_writers_pause_also_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = await fill(tmp_path, 800, optimise_from=100)
+    await index.wait_until_idle()
+    await index.upsert(NAME, [point(n) for n in range(800, 1000)])
+    await index.close()
+    monkeypatch.setattr("toolscript.adapters.qdrant.shard.QUIET_SECONDS", 0.0)
+    again = QdrantEdgeIndex(tmp_path, optimise_from=100)
+    await again.open(THINGS)
+    assert await again.count(NAME) == 1000
+    async with asyncio.timeout(60):
+        while read_optimised(tmp_path) != 1000:  # noqa: ASYNC110  (nothing tells when it is done)
+            await asyncio.sleep(0.01)
+    await again.close()
+
+
 async def test_an_optimiser_that_fails_is_logged_once_and_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
