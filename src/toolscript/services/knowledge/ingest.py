@@ -8,6 +8,7 @@ ingesting a changed book costs only what changed, and repeating an interrupted i
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -196,6 +197,20 @@ class IngestKnowledge:
     async def index_all(self, progress: Progress | None = None) -> int:
         """Makes the index hold exactly what is stored; returns how many points had to change."""
         return await self._writer.index_all(progress)
+
+    async def renew_terms(self) -> int:
+        """Reads the terms of sources again that an earlier version has read, or that were stored before words were
+        compared; returns how many there were. Source by source: searches find those before and after, and what is done
+        stays done. Rests as long as it works, for searches."""
+        if not await self._writer.can_renew_terms():
+            return 0
+        renewed = 0
+        for source_id, counts in (await self._store.count_contents()).items():
+            started = time.monotonic()
+            async with self._locks.lock([source_id]):
+                renewed += await self._writer.renew_terms(source_id, *counts)
+            await asyncio.sleep(time.monotonic() - started)
+        return renewed
 
     async def _save(
         self, path: Path, book: Book, about: SourceDetails, warnings: list[str], progress: Progress | None

@@ -107,6 +107,31 @@ class SourceWriter:
         counts = await self._index.count(CHUNKS, where), await self._index.count(EXTRACTIONS, where)
         return counts == (chunks, extractions)
 
+    async def can_renew_terms(self) -> bool:
+        """Whether there are collections of this model. Creates none: a gateway may have permission only to read."""
+        found = [await self._index.describe(name) for name in self._reconcilers]
+        return self._embedder is not None and all(each and each.model == self._embedder.model for each in found)
+
+    async def renew_terms(self, source_id: str, chunks: int, extractions: int) -> bool:
+        """Writes the points of a complete source with that many records again, if an earlier version has read their
+        terms; returns whether it did. Embeds nothing: points that other programs have written stay as they are."""
+        if await self.is_indexed(source_id, chunks, extractions):
+            return False
+        own = of_source(source_id).with_conditions(Condition("digest", Op.EXISTS, value=True))
+        if (await self._index.count(CHUNKS, own), await self._index.count(EXTRACTIONS, own)) != (chunks, extractions):
+            return False
+        source = await self._find_ready(source_id)
+        if source is None:
+            return False
+        drafts = await self._draft(source, *await self._store.get_contents(source_id))
+        plans = await self._plan(drafts, of_source(source_id))
+        # Another process may have ingested it meanwhile.
+        if any(plan.missing for plan in plans.values()) or source != await self._find_ready(source_id):
+            return False
+        await self._store.set_term_counts(source_id, count_terms(drafts[CHUNKS]))
+        await self._apply(plans)
+        return True
+
     async def delete(self, source_id: str) -> bool:
         """Deletes a source from index and store; returns whether it existed."""
         await self._store.set_status(source_id, SourceStatus.INDEXING)
@@ -139,6 +164,10 @@ class SourceWriter:
         if progress and sources:
             progress(len(sources), len(sources))
         return written
+
+    async def _find_ready(self, source_id: str) -> Source | None:
+        source = (await self._store.get_records([source_id], [], [])).sources.get(source_id)
+        return source if source and source.status == SourceStatus.READY else None
 
     async def _remove_orphans(self, source_ids: set[str]) -> int:
         """Removes the points of sources that the store does not have; returns how many there were."""

@@ -169,7 +169,7 @@ class GatewayRun:
         url = self.server.url
         self._announce_public_knowledge()
         self._console.print(f"\nServing {url}   try {url}/search?q=read+a+file   MCP at {url}/mcp   Ctrl-C stops")
-        background = asyncio.gather(_warm_up(app), _finish_documents(app))
+        background = asyncio.gather(_warm_up(app), _finish_documents(app), _renew_knowledge_terms(app))
         try:
             if self._choice.is_demo:
                 await self._wait_for_configuration(app)
@@ -307,6 +307,23 @@ async def _finish_documents(app: App) -> None:
             log.warning("documents_unfinished", extra={"reason": f"{type(error).__name__}: {error}"})
         await asyncio.sleep(pause)
         pause = min(2 * pause, MAX_PAUSE_SECONDS)
+
+
+async def _renew_knowledge_terms(app: App) -> None:
+    """Completes the terms of knowledge that an earlier version has ingested. Tries a few times; errors are logged and
+    ignored: knowledge is found by meaning without them, and a gateway may have no permission to write."""
+    pause = MIN_PAUSE_SECONDS
+    while pause <= MAX_PAUSE_SECONDS:
+        try:
+            renewed = await app.ingest_knowledge.renew_terms()
+        except Exception as error:  # noqa: BLE001
+            log.warning("knowledge_terms_not_renewed", extra={"reason": f"{type(error).__name__}: {error}"})
+        else:
+            if renewed:
+                log.info("knowledge_terms_renewed", extra={"sources": renewed})
+            return
+        await asyncio.sleep(pause)
+        pause *= 2
 
 
 def _check_announcement_file(settings: Settings) -> None:

@@ -112,7 +112,7 @@ class KnowledgeMetadataResponse(ResponseModel):
     result_count: int
     search_type: Literal["hybrid", "semantic"] = Field(
         description="`hybrid`: by meaning and words. `semantic`: by meaning, because no source has the words or they "
-        "are not indexed yet (`toolscript index rebuild`)."
+        "are not indexed yet."
     )
     degraded: list[SearchPart] = Field(default_factory=list, description=f"{DEGRADED} Left out if there are none.")
 
