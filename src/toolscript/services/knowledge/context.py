@@ -62,23 +62,24 @@ def fold_copies(hits: Sequence[KnowledgeHit]) -> list[KnowledgeHit]:
     return kept
 
 
-def widen_hits(hits: Sequence[KnowledgeHit], chunks: Mapping[str, Sequence[Chunk]]) -> list[KnowledgeHit]:
-    """The hits with the text around each passage: its section, or the nearest part of it within the limit. Of hits
-    whose texts would touch, the best remains, with the text of all. `chunks` are those of each source, in order."""
+def widen_hits(hits: Sequence[KnowledgeHit], chunks: Mapping[str, Sequence[Chunk]], limit: int) -> list[KnowledgeHit]:
+    """At most `limit` hits with the text around each passage: its section, or the nearest part of it that is short
+    enough. Of hits whose texts would touch, the best remains, with the text of all. `chunks` are those of each source,
+    in order."""
     places = {chunk.id: (source_id, n) for source_id, own in chunks.items() for n, chunk in enumerate(own)}
     spans: list[_Span] = []
     for hit in hits:
+        span = _Span(hit, "", 0, -1)
         source_id, number = places.get(hit.id, ("", -1))
-        if hit.type != CHUNK or number < 0:
-            spans.append(_Span(hit, "", 0, -1))
-            continue
-        first, last = _find_section(chunks[source_id], number)
-        touched = next((each for each in spans if each.touches(source_id, first, last, chunks[source_id])), None)
-        if touched is None:
-            spans.append(_Span(hit, source_id, first, last))
-        else:
-            touched.first, touched.last = min(first, touched.first), max(last, touched.last)
-            touched.hit = replace(touched.hit, merged=(*touched.hit.merged, hit.id))
+        if hit.type == CHUNK and number >= 0:
+            span = _Span(hit, source_id, *_find_section(chunks[source_id], number))
+        touched = next((each for each in spans if each.touches(span, chunks)), None)
+        if touched:
+            touched.merge(span)
+        elif len(spans) < limit:
+            spans.append(span)
+        else:  # later hits would only lengthen better ones
+            break
     return [span.build_hit(chunks) for span in spans]
 
 
@@ -91,9 +92,16 @@ class _Span:
     first: int
     last: int
 
-    def touches(self, source_id: str, first: int, last: int, chunks: Sequence[Chunk]) -> bool:
-        is_near = self.source_id == source_id and first <= self.last + 1 and self.first <= last + 1
-        return is_near and self.last >= 0 and _heading(chunks[self.first]) == _heading(chunks[first])
+    def touches(self, other: _Span, chunks: Mapping[str, Sequence[Chunk]]) -> bool:
+        is_near = self.source_id == other.source_id and other.first <= self.last + 1 and self.first <= other.last + 1
+        if not is_near or self.last < 0 or other.last < 0:
+            return False
+        own = chunks[self.source_id]
+        return _heading(own[self.first]) == _heading(own[other.first])
+
+    def merge(self, other: _Span) -> None:
+        self.first, self.last = min(self.first, other.first), max(self.last, other.last)
+        self.hit = replace(self.hit, merged=(*self.hit.merged, other.hit.id))
 
     def build_hit(self, chunks: Mapping[str, Sequence[Chunk]]) -> KnowledgeHit:
         own = chunks.get(self.source_id, ())[self.first : self.last + 1]

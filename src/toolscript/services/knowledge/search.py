@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from toolscript.domain.errors import InvalidArguments, Unavailable
 from toolscript.domain.filters import EVERYTHING, Condition, Filter, Op
-from toolscript.domain.knowledge import UNKNOWN_SOURCE, KnowledgeRecords, Position, format_content
+from toolscript.domain.knowledge import UNKNOWN_SOURCE, Chunk, KnowledgeRecords, Position, format_content
 from toolscript.domain.search import SearchPart, SearchReport, TermCounts, no_span
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import LanguageModel
@@ -49,6 +49,8 @@ EMBEDDED_BY, RANKED_BY, READ_BY = 1.2, 1.6, 2.0
 WIDENED_WITHIN = 2.0
 # How many more hits than requested are ranked, because the store may lack some; and how many in a second try.
 SPARE, MANY = 8, 300
+# How many times as many hits as requested are ranked where hits of one section merge.
+MERGED_HITS = 3
 # Unicode categories that no store need hold: control characters and halves of surrogate pairs.
 FORBIDDEN_CATEGORIES = frozenset({"Cc", "Cs"})
 KNOWLEDGE = "knowledge"
@@ -120,7 +122,7 @@ class KnowledgeSearch:
             except Unavailable as error:
                 log.warning("knowledge_not_searched", extra={"reason": error.message, **error.details})
                 raise
-            found.hits.extend(await self._widen(attempt.hits, query.context, found.report))
+            found.hits.extend(await self._widen(attempt.hits, query, found.report))
             found.sources_cited.extend(sorted({hit.title for hit in found.hits}))
             found.has_words = attempt.ranking.has_words
         if query.answer:
@@ -129,22 +131,31 @@ class KnowledgeSearch:
         return found
 
     async def _widen(
-        self, hits: Sequence[KnowledgeHit], context: PassageContext, report: SearchReport
+        self, hits: Sequence[KnowledgeHit], query: KnowledgeQuery, report: SearchReport
     ) -> Sequence[KnowledgeHit]:
-        """The hits with their sections, if the context is that; as they are if the store does not answer in time."""
-        if context is PassageContext.PASSAGE:
+        """The hits with their sections, if the context is that; as they are if the store does not answer in time. Where
+        some merge, later ones take their places."""
+        if query.context is PassageContext.PASSAGE:
             return hits
-        source_ids = list(dict.fromkeys(hit.source_id for hit in hits if hit.type == CHUNK))
+        chunks: dict[str, Sequence[Chunk]] = {}
+        wide: Sequence[KnowledgeHit] = []
+        deadline = Deadline(WIDENED_WITHIN, KNOWLEDGE)
         try:
             with report.stage("widen"):
-                reading = asyncio.gather(*map(self._reader.get_contents, source_ids))
-                contents = await call_part(SearchPart.STORE, reading, Deadline(WIDENED_WITHIN, KNOWLEDGE))
+                for end in range(query.limit, len(hits) + query.limit, query.limit):
+                    source_ids = dict.fromkeys(hit.source_id for hit in hits[:end] if hit.type == CHUNK)
+                    missing = [source_id for source_id in source_ids if source_id not in chunks]
+                    reading = asyncio.gather(*map(self._reader.get_contents, missing))
+                    contents = await call_part(SearchPart.STORE, reading, deadline)
+                    chunks |= {source_id: own for source_id, (own, _) in zip(missing, contents, strict=True)}
+                    wide = await asyncio.to_thread(widen_hits, hits[:end], chunks, query.limit)
+                    if len(wide) == query.limit:
+                        break
         except Unavailable as error:
             log.warning("sections_not_read", extra={"reason": error.message})
             report.degrade(SearchPart.STORE)
-            return hits
-        chunks = {source_id: own for source_id, (own, _) in zip(source_ids, contents, strict=True)}
-        return await asyncio.to_thread(widen_hits, hits, chunks)
+            return wide or hits[: query.limit]
+        return wide
 
     def _record(self, event: Event) -> None:
         """Writes a line into the log, and records the event."""
@@ -166,6 +177,7 @@ class KnowledgeSearch:
             raise embedding.unavailable(SearchPart.EMBEDDER, "the model does not answer, see the log")
         if selected and not selected.ids:
             return _Attempt([], KnowledgeRanking([], [], has_words=False), may_have_more=False)
+        wanted = query.limit * (1 if query.context is PassageContext.PASSAGE else MERGED_HITS)
         legs = _legs(query, selected.to_conditions() if selected else ())
 
         async def attempt_search(depth: int) -> _Attempt:
@@ -173,13 +185,13 @@ class KnowledgeSearch:
             with report.stage("read"):
                 read = await call_part(SearchPart.STORE, self._read(found.places), reading)
                 hits = fold_copies([hit for hit in read if selected is None or hit.source_id in selected.ids])
-            has_more = len(hits) < query.limit and len(found.places) >= depth
-            return _Attempt(hits[: query.limit], found, has_more)
+            has_more = len(hits) < wanted and len(found.places) >= depth
+            return _Attempt(hits[:wanted], found, has_more)
 
-        attempt = await attempt_search(query.limit + SPARE)
+        attempt = await attempt_search(wanted + SPARE)
         if attempt.may_have_more:
             with suppress(Unavailable):
-                second = await attempt_search(query.limit + MANY)
+                second = await attempt_search(wanted + MANY)
                 failed = set(second.ranking.missing) - set(attempt.ranking.missing)
                 if not failed and len(second.hits) >= len(attempt.hits):
                     attempt = second

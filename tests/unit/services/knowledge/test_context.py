@@ -34,8 +34,8 @@ def section(name: str, *texts: str) -> list[Chunk]:
     return [chunk(TIDES, text, "1 Causes", name, page) for page, text in enumerate(texts, start=7)]
 
 
-def widen(hits: Sequence[KnowledgeHit], chunks: Sequence[Chunk]) -> list[KnowledgeHit]:
-    return widen_hits(hits, {TIDES.id: chunks})
+def widen(hits: Sequence[KnowledgeHit], chunks: Sequence[Chunk], limit: int = 10) -> list[KnowledgeHit]:
+    return widen_hits(hits, {TIDES.id: chunks}, limit)
 
 
 async def search(library: Library, query: str, **fields: Any) -> KnowledgeResults:
@@ -78,6 +78,16 @@ def test_neighbours_that_reach_each_other_merge_and_others_do_not() -> None:
     assert [each.merged for each in near] == [(chunks[6].id,)]
     far = widen([hit(chunks[3]), hit(chunks[15])], chunks)
     assert [each.merged for each in far] == [(), ()]
+
+
+def test_later_hits_take_the_places_of_merged_ones() -> None:
+    own, other, third = section("b", "beta", "gamma"), section("c", "delta"), section("d", "epsilon")
+    hits = [hit(each) for each in (own[0], own[1], other[0], third[0])]
+    chunks = [*own, *other, *third]
+    assert [each.id for each in widen(hits, chunks, 2)] == [own[0].id, other[0].id]
+    assert [each.id for each in widen(hits, chunks, 1)] == [own[0].id]
+    for limit in range(1, 4):
+        assert widen(hits, chunks, limit) == widen(hits, chunks, 10)[:limit]
 
 
 def test_what_neighbouring_chunks_repeat_is_shown_once() -> None:
@@ -132,6 +142,19 @@ async def test_a_search_returns_sections_on_request() -> None:
     wide = await search(library, MOON.content, limit=1, context=PassageContext.SECTION)
     assert plain.hits[0].content == MOON.content
     assert wide.hits[0].content == f"{MOON.content}\n\n{more.content}"
+
+
+async def test_a_page_of_sections_is_full_although_neighbours_merge() -> None:
+    library = await fill()
+    writer = SourceWriter(library.store, library.index, library.embedder)
+    near = [chunk(TIDES, f"{MOON.content} {word}", "1 Causes", "1.2 The moon") for word in ("again", "tonight", "soon")]
+    await writer.save(TIDES, [MOON, *near, HARBOUR], [WARNING])
+    for limit in (1, 2, 3):
+        found = await search(library, MOON.content, limit=limit, types=("chunk",), context=PassageContext.SECTION)
+        assert len(found.hits) == limit
+        assert all(each.content in found.hits[0].content for each in near)
+        assert limit == 1 or set(found.hits[0].merged) == {each.id for each in near}
+        assert len({each.id for each in found.hits}) == limit
 
 
 @pytest.mark.parametrize("fault", ["unavailable", "runtime error", "hangs"])
