@@ -87,14 +87,17 @@ class DocumentRanker:
         Raises Unavailable when index or store fail, or when the model fails in a semantic search.
         """
         ask = run.ask
-        where = in_payload(ask.where).with_conditions(*in_tenant(run.tenant))
+        wanted = in_payload(ask.where)
+        where = wanted.with_conditions(*in_tenant(run.tenant))
         if not ask.text:
             return await self._list_all(run, where, end)
         prepared = await self._prepare(run)
         if ask.search_type is SearchType.SEMANTIC:
             return await self._by_meaning(run, prepared, where, end)
         if ask.search_type is SearchType.KEYWORD or prepared.vector is None:
-            return await self._by_word(run, prepared, where, start, end)
+            # The first points alone have terms.
+            first = wanted.with_conditions(of_tenant(run.tenant), first_parts())
+            return await self._by_word(run, prepared, first, start, end)
         return await self._by_both(run, prepared, where)
 
     async def check(self, deadline: Deadline) -> None:
