@@ -11,7 +11,7 @@ PORT ?= 3780
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test coverage check format bench eval lock docs clean
+.PHONY: help run test coverage check format bench eval lock vendor docs clean
 
 help:            ## List the targets
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1|/' | column -t -s '|'
@@ -41,13 +41,18 @@ $(VENV)/.servers: requirements/servers.txt $(wildcard $(TOOLCHAIN)/package*.json
 	$(BIN)/npm ci --prefix $(VENV)/node --ignore-scripts >/dev/null
 	@touch $@
 
+# The browser of the console's tests, Debian's where it can be installed. Without one, those tests are skipped.
+$(VENV)/.chromium: | $(VENV)/.dev
+	@$(TOOLCHAIN)/install_chromium
+	@touch $@
+
 run: $(VENV)/.run  ## Install, connect to the configured servers (or a demo), and serve HTTP and MCP
 	$(BIN)/toolscript gateway start --port $(PORT)
 
-test: $(VENV)/.dev $(VENV)/.servers  ## Install all that the tests need, and run them, three files at a time
+test: $(VENV)/.dev $(VENV)/.servers $(VENV)/.chromium  ## Install all that the tests need, and run them, three files at a time
 	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=20
 
-coverage: $(VENV)/.dev $(VENV)/.servers  ## The same, and count what they reach (it takes a quarter longer)
+coverage: $(VENV)/.dev $(VENV)/.servers $(VENV)/.chromium  ## The same, and count what they reach (it takes a quarter longer)
 	$(BIN)/pytest --cov --cov-report=term
 
 check: $(VENV)/.dev  ## Lint, formatting, types
@@ -61,6 +66,14 @@ format: $(VENV)/.dev  ## Put the code in the house's format
 
 bench: $(VENV)/.dev $(VENV)/.servers  ## Time everything and write docs/benchmarks.md
 	$(BIN)/python -m benchmarks
+
+# Preact's module of hooks names "preact", which a browser cannot resolve without an inline import map.
+VENDOR := src/toolscript/surfaces/console/static/vendor
+MODULES := $(VENV)/node/node_modules
+vendor: $(VENV)/.servers  ## Renew the console's copies of Preact and htm from tests/toolchain
+	sed -e '/sourceMappingURL/d' $(MODULES)/preact/dist/preact.mjs > $(VENDOR)/preact.js
+	sed -e '/sourceMappingURL/d' -e 's#from"preact"#from"./preact.js"#' $(MODULES)/preact/hooks/dist/hooks.mjs > $(VENDOR)/hooks.js
+	cp $(MODULES)/htm/dist/htm.mjs $(VENDOR)/htm.js
 
 docs: $(VENV)/.dev  ## Write the generated reference pages
 	$(BIN)/python -m docs.generate

@@ -59,6 +59,7 @@ ALLOWED_IMPORTS: dict[str, set[str]] = {
     "configuration": {"configuration", "domain"},
     "app": {"adapters", "app", "domain", "ports", "retrieval", "services", "settings"},
     "surfaces/json": {"app", "codegen", "domain", "services", "surfaces/json"},
+    "surfaces/console": {"surfaces/console"},
     "surfaces/mcp": {"app", "codegen", "domain", "services", "surfaces/callers", "surfaces/json", "surfaces/mcp"},
     "surfaces/http": {
         "app",
@@ -67,6 +68,7 @@ ALLOWED_IMPORTS: dict[str, set[str]] = {
         "services",
         "settings",
         "surfaces/callers",
+        "surfaces/console",
         "surfaces/http",
         "surfaces/json",
         "surfaces/mcp",
@@ -85,6 +87,7 @@ ALLOWED_LIBRARIES: dict[str, set[str]] = {
     "surfaces/cli/commands/gateway.py": {"click", "rich", "uvloop"},
     "surfaces/cli/ingest/watch.py": {"click", "watchfiles"},
     "surfaces/cli/commands/mcp.py": {"click", "httpx", "mcp", "mcp_types", "rich"},
+    "surfaces/console": {"starlette"},
     "surfaces/http": {"fastapi", "pydantic", "pydantic_core", "starlette"},
     "surfaces/http/connection.py": {"uvicorn"},
     "surfaces/http/server.py": {"uvicorn"},

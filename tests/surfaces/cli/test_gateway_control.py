@@ -42,7 +42,11 @@ def read_json(result: Result) -> Any:
 
 @pytest.mark.req("G-09", "X-05")
 def test_a_running_gateway_is_shown_named_and_stopped(
-    toolscript: Toolscript, small_folder: Path, start_gateway: Callable[[], None], tmp_path: Path
+    toolscript: Toolscript,
+    small_folder: Path,
+    start_gateway: Callable[[], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     start_gateway()
     status = read_json(toolscript("gateway", "status", "--json"))
@@ -61,6 +65,14 @@ def test_a_running_gateway_is_shown_named_and_stopped(
     }
     shown = toolscript("gateway", "status").stdout
     assert f"Process  {announced.pid}" in shown
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) is None)  # type: ignore[func-returns-value]
+    monkeypatch.setenv("DISPLAY", ":0")
+    assert f"opens {announced.url}/" in toolscript("open").stdout
+    assert opened == [f"{announced.url}/"]
+    for variable in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
+        monkeypatch.delenv(variable, raising=False)
+    assert read_json(toolscript("open", "--json")) == {"url": f"{announced.url}/", "opened": False}
     assert announced.url in shown
 
     # Who tries to open the same folder or port learns who has it.
@@ -79,6 +91,7 @@ def test_a_running_gateway_is_shown_named_and_stopped(
     assert not (small_folder / "gateway.json").exists()
     assert f"no gateway runs on {small_folder}" in toolscript("gateway", "stop", code=4).stderr
     assert read_json(toolscript("gateway", "status", "--json", code=4))["running"] is False
+    assert "toolscript gateway start" in toolscript("open", code=3).output
     assert "toolscript gateway start" in toolscript("gateway", "status", code=4).stdout
 
 

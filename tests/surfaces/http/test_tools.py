@@ -35,6 +35,35 @@ async def test_the_response_of_a_tool_search_has_the_specified_format(http: http
     assert (first["confidence"], bool(first["description"])) == (1.0, True)
 
 
+@pytest.mark.req("S-04")
+async def test_an_explained_search_says_what_confidences_are_made_of(http: httpx.AsyncClient) -> None:
+    given: dict[str, Any] = {"q": "read the contents of a file", "limit": 10, "threshold": 0, "explain": True}
+    response = (await http.get("/search", params=given)).json()
+    for hit in response["results"]:
+        assert sum(hit["parts"].values()) == pytest.approx(hit["confidence"], abs=0.001)
+        assert ("Semantic similarity" in hit["reason"]) <= (hit["parts"]["meaning"] > 0)
+        assert ("Fuzzy match" in hit["reason"]) <= (hit["parts"]["name"] > 0)
+    assert response["timingsMs"]["total"] > 0
+    assert response["candidates"] >= len(response["results"])
+    assert 0 < response["tokens"]["answer"] < response["tokens"]["allTools"]
+    named = (await http.get("/search", params={"q": "read_file", "explain": True})).json()["results"][0]
+    assert named["parts"]["name"] == named["confidence"] == 1.0
+    plain = (await http.get("/search", params={"q": "read_file"})).json()
+    assert "timingsMs" not in plain
+    assert "parts" not in plain["results"][0]
+
+
+@pytest.mark.req("S-01")
+async def test_alpha_decides_how_much_meaning_counts(http: httpx.AsyncClient) -> None:
+    given: dict[str, Any] = {"q": "show the contents of a directory", "limit": 20, "threshold": 0, "explain": True}
+    by_words, by_meaning = [
+        (await http.get("/search", params=given | {"alpha": alpha})).json()["results"] for alpha in (0, 1)
+    ]
+    assert not any(hit["parts"]["meaning"] for hit in by_words)
+    assert not any(hit["parts"]["words"] for hit in by_meaning)
+    assert (await http.get("/search", params=given | {"alpha": 1.1})).status_code == 422
+
+
 @pytest.mark.req("S-01", "S-04")
 async def test_each_result_of_a_task_says_which_part_it_is_for(http: httpx.AsyncClient) -> None:
     task = (

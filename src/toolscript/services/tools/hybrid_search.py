@@ -9,7 +9,7 @@ from toolscript.domain.errors import Invalid
 from toolscript.domain.search import MAX_TASK_CHARACTERS, SearchPart, SearchReport
 from toolscript.ports.observability import EventSink
 from toolscript.retrieval.catalogue import CatalogueFacts, ItemFacts
-from toolscript.retrieval.confidence import explain
+from toolscript.retrieval.confidence import Evidence, explain
 from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.fusion import cover_needs
 from toolscript.retrieval.query import QueryRules
@@ -40,6 +40,8 @@ class ToolHit:
     """The part of a request with several needs that it serves."""
     quarantine: str = ""
     """Why it cannot be called; empty if it can."""
+    evidence: Evidence = field(default_factory=Evidence)
+    """What its confidence is made of."""
     variants: tuple[str, ...] = ()
     """Tools of other servers with the same definition, in the order of the configuration."""
 
@@ -86,24 +88,27 @@ class ToolSearch:
         limit: int = DEFAULT_LIMIT,
         threshold: float = DEFAULT_THRESHOLD,
         blend: Blend = Blend.HYBRID,
+        alpha: float | None = None,
         recorded: bool = True,
     ) -> ToolResults:
-        """The tools at or above the threshold, most confident first. Those with equal definitions are one hit. Searches
-        that no caller made are not `recorded`.
+        """The tools at or above the threshold, most confident first. Those with equal definitions are one hit. `alpha`
+        replaces the configured weight of meaning. Searches that no caller made are not `recorded`.
 
         Raises Invalid for a blank or overlong query, or a limit or threshold out of range.
         """
         text, report = replace_unencodable(text), SearchReport()
         with record_tool_search(self._events if recorded else None, "tools.search", text, report):
-            return await self._search(text, limit, threshold, blend, report)
+            return await self._search(text, limit, threshold, blend, alpha, report)
 
-    async def _search(self, text: str, limit: int, threshold: float, blend: Blend, report: SearchReport) -> ToolResults:
+    async def _search(
+        self, text: str, limit: int, threshold: float, blend: Blend, alpha: float | None, report: SearchReport
+    ) -> ToolResults:
         _check(limit, threshold)
         with report.stage("total"):
             catalogue = await self._snapshots.current().facts()
             deadline = Deadline(EMBEDDING_SECONDS, "tools")
             prepared = await self._ranking.prepare(text, catalogue, report, deadline, RULES, blend)
-            ranked = await self._ranking.rank(text, prepared, catalogue, report, limit=limit, blend=blend)
+            ranked = await self._ranking.rank(text, prepared, catalogue, report, limit=limit, blend=blend, alpha=alpha)
             needs = ranked.legs.needs
             best = [(i, score) for i, score in ranked.best if score >= threshold and i in catalogue.items]
             best = cover_needs(catalogue.fold_variants(best), needs, limit)
@@ -128,10 +133,11 @@ def _build_hit(
     confidence: float,
     facts: ItemFacts,
     query_terms: Mapping[str, int],
-    evidence: FindEvidence,
+    find_evidence: FindEvidence,
     need: str | None,
 ) -> ToolHit:
     shared = tuple(word for word, number in query_terms.items() if number in facts.terms)[:3]
+    evidence = find_evidence(item_id, shared)
     return ToolHit(
         id=item_id,
         server=facts.server,
@@ -139,7 +145,8 @@ def _build_hit(
         type=facts.type,
         description=facts.description,
         confidence=confidence,
-        reason=explain(evidence(item_id, shared)),
+        reason=explain(evidence),
+        evidence=evidence,
         need=need,
         quarantine=facts.quarantine,
     )

@@ -112,9 +112,10 @@ class ToolRanking:
         where: Filter = EVERYTHING,
         limit: int,
         blend: Blend = Blend.HYBRID,
+        alpha: float | None = None,
     ) -> RankedTools:
-        """Ranks the tools that the caller may see for a prepared query; `text` is the query as it was given. Raises
-        what the index raises.
+        """Ranks the tools that the caller may see for a prepared query; `text` is the query as it was given, `alpha`
+        replaces the configured weight of meaning. Raises what the index raises.
 
         Candidates whose scores are not numbers are left out, and the report names the index.
         """
@@ -132,13 +133,14 @@ class ToolRanking:
             ranks = sort_scores(rrf([legs.dense, legs.lexical]))
             best = [(i, round(min(1.0, score / BEST_RRF), 4)) for i, score in ranks if view.shows(i)]
             return RankedTools(best, legs, lambda _, __: Evidence(), view)
-        alpha = {Blend.SEMANTIC: 1.0, Blend.KEYWORD: 0.0}.get(blend, self._alpha if legs.dense else 0.0)
+        weight = (self._alpha if alpha is None else alpha) if legs.dense else 0.0
+        weight = {Blend.SEMANTIC: 1.0, Blend.KEYWORD: 0.0}.get(blend, weight)
         is_hybrid = catalogue is not None and blend is Blend.HYBRID
         domains = self._capabilities.of_query(prepared.text) if is_hybrid else frozenset()
         about = QueryTopics(domains, catalogue.subjects if catalogue else {}, self._capabilities)
         tools, variants = (catalogue.distinct, catalogue.variants) if catalogue else (len(legs.dense), {})
         found = Confidences(
-            legs, prepared.terms.full_score, self._retriever.similarity, alpha, about, tools, self.learned, variants
+            legs, prepared.terms.full_score, self._retriever.similarity, weight, about, tools, self.learned, variants
         )
         if catalogue and is_hybrid:
             named = catalogue.names.match(text, mistyped=catalogue.is_mistyped(text))

@@ -52,6 +52,7 @@ COMMANDS = {
     "login": "commands.login:login",
     "logout": "commands.login:logout",
     "mcp": "commands.mcp:mcp",
+    "open": "commands.open_console:open_console",
     "quarantine": "trust.quarantine:quarantine",
     "results": "commands.tools:results",
     "search": "commands.search:search",

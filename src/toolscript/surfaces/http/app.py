@@ -14,6 +14,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from toolscript import __version__
+from toolscript.surfaces.console.static_files import CONSOLE_PATHS, ConsoleFiles
 from toolscript.surfaces.http.errors import add_error_handlers
 from toolscript.surfaces.http.guard import Guard, parse_origin
 from toolscript.surfaces.http.input_limits import InputLimits
@@ -123,4 +124,7 @@ def create_http_app(served: ServedApp) -> FastAPI:
     # GET would open a stream for messages of the server, which sends none, and DELETE end a session: there are none.
     for path in (MCP_PATH, f"{MCP_PATH}/{{profile:profile}}"):
         http.router.routes.append(Route(path, endpoint, methods=["POST"], include_in_schema=False))
+    http.router.routes.extend(
+        Route(path, ConsoleFiles(), methods=["GET"], include_in_schema=False) for path in CONSOLE_PATHS
+    )
     return http

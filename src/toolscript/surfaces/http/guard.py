@@ -25,6 +25,7 @@ from toolscript.domain.errors import Forbidden, Invalid, ToolscriptError, Unauth
 from toolscript.domain.profiles import DEFAULT_PROFILE
 from toolscript.domain.requests import caller_limit, caller_name, profile_name
 from toolscript.surfaces.callers import apply_profile, find_grant, require_scope
+from toolscript.surfaces.console.static_files import is_console_request
 from toolscript.surfaces.http.dependencies import get_scope
 from toolscript.surfaces.http.errors import error_response
 from toolscript.surfaces.http.oauth import add_challenge
@@ -103,7 +104,10 @@ class Guard:
         return None
 
     async def _check_key(self, scope: Scope) -> ToolscriptError | None:
-        """Adds what the caller's key allows to the scope, unless the route needs no key."""
+        """Adds what the caller's key allows to the scope, unless the route needs no key: the console's files hold no
+        data."""
+        if is_console_request(scope):
+            return None
         routes = self._fixed_paths.get((scope["method"], scope["path"])) or self._match(scope)
         needed = [get_scope(route, self._served.settings) for route in routes]
         if routes and {None, access.Scope.DOCUMENTS}.issuperset(needed):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from toolscript.app.app import App, Model
     from toolscript.domain.catalog import Item
     from toolscript.domain.servers import CallResult, ServerStatus
-    from toolscript.services.tools.hybrid_search import ToolResults
+    from toolscript.services.tools.hybrid_search import ToolHit, ToolResults
 
 
 ASLEEP = "asleep"
@@ -47,6 +47,32 @@ def build_search_response(results: ToolResults, is_asleep: Callable[[str], bool]
         "threshold": results.threshold,
         **degraded,
     }
+
+
+def add_explanation(response: dict[str, Any], results: ToolResults) -> None:
+    """Adds to a response of `GET /search` what the confidences are made of, and how the search ran."""
+    for shown, hit in zip(response["results"], results.hits, strict=True):
+        shown["parts"] = _build_parts(hit)
+    response["timingsMs"] = {stage: round(took, 3) for stage, took in results.report.timings_ms.items()}
+    response["candidates"] = results.report.counts["candidates"]
+
+
+def _build_parts(hit: ToolHit) -> dict[str, float]:
+    """The shares of a confidence, which they add up to: the share of the domain is what no other part explains."""
+    evidence, confidence = hit.evidence, hit.confidence
+    if evidence.exact:
+        return {"meaning": 0.0, "words": 0.0, "name": confidence, "domain": 0.0, "capability": 0.0}
+    parts = {
+        "meaning": evidence.semantic,
+        "words": evidence.keyword,
+        "name": evidence.fuzzy,
+        "domain": max(0.0, confidence - evidence.semantic - evidence.keyword - evidence.fuzzy - evidence.inferred),
+        "capability": evidence.inferred,
+    }
+    if not evidence.domain:
+        parts["domain"] = 0.0
+    scale = confidence / max(sum(parts.values()), 1e-9)
+    return {name: round(scale * part, 4) for name, part in parts.items()}
 
 
 def build_stats_response(app: App, indexed: int) -> dict[str, Any]:

@@ -37,7 +37,7 @@ class RedirectReceiver:
         """Opens the URL in a browser, or prints it; returns the address that the browser was sent back to. Raises
         TimedOut."""
         self._state = parse_qs(urlsplit(url).query).get("state", [""])[0]
-        opened = self._opens_browser and _has_display() and await asyncio.to_thread(webbrowser.open, url)
+        opened = self._opens_browser and has_display() and await asyncio.to_thread(webbrowser.open, url)
         print_note(f"{'your browser opens' if opened else 'open this address in a browser'}: {url}", label="login:")
         if not opened:
             print_note(
@@ -108,7 +108,7 @@ async def receive_redirect(port: int, *, opens_browser: bool, timeout: float) ->
         server.close()
 
 
-def _has_display() -> bool:
+def has_display() -> bool:
     """Whether a browser with windows can be opened; one in the terminal would hide what is printed there."""
     if sys.platform in {"darwin", "win32"}:
         return True

@@ -168,7 +168,7 @@ class GatewayRun:
         self.server.served.mark_ready()
         url = self.server.url
         self._announce_public_knowledge()
-        self._console.print(f"\nServing {url}   try {url}/search?q=read+a+file   MCP at {url}/mcp   Ctrl-C stops")
+        self._console.print(f"\nServing {url}   open it in a browser   MCP at {url}/mcp   Ctrl-C stops")
         background = asyncio.gather(_warm_up(app), _finish_documents(app), _renew_knowledge_terms(app))
         try:
             if self._choice.is_demo:

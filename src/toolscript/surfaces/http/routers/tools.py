@@ -68,12 +68,28 @@ async def search_tools(
     threshold: Annotated[
         float | None, Query(ge=0, le=1, description="Minimum confidence. Default: TOOLSCRIPT_SEARCH_THRESHOLD.")
     ] = None,
+    alpha: Annotated[
+        float | None,
+        Query(
+            ge=0,
+            le=1,
+            description="Weight of meaning; the rest is that of words. Default: TOOLSCRIPT_SEARCH_ALPHA.",
+        ),
+    ] = None,
+    explain: Annotated[
+        bool, Query(description="Include what each confidence is made of, and how long the stages took.")
+    ] = False,
 ) -> JsonResponse:
     limit = app.settings.search_limit if limit is None else limit
     threshold = app.settings.search_threshold if threshold is None else threshold
-    results = await app.tool_search.search(q, limit=limit, threshold=threshold)
+    results = await app.tool_search.search(q, limit=limit, threshold=threshold, alpha=alpha)
     app.feedback.note_search(get_caller(request), results.query, (each for hit in results.hits for each in hit.ids))
-    return JsonResponse(responses.build_search_response(results, app.gateway.is_asleep))
+    response = responses.build_search_response(results, app.gateway.is_asleep)
+    if explain:
+        responses.add_explanation(response, results)
+        tokens = app.token_costs.of(json.dumps(response["results"], ensure_ascii=False))
+        response["tokens"] = {"answer": tokens, "allTools": await app.token_costs.of_everything()}
+    return JsonResponse(response)
 
 
 @router.get("/tools", summary="List tools, prompts and resources", response_model=schemas.ToolListResponse)

@@ -81,6 +81,23 @@ VARIANTS = (
 )
 
 
+class PartsResponse(CamelResponseModel):
+    """What a confidence is made of: the parts add up to it."""
+
+    meaning: float = Field(ge=0, le=1, description="How close the text of the tool is to the query.")
+    words: float = Field(ge=0, le=1, description="Words that the tool shares with the query.")
+    name: float = Field(ge=0, le=1, description="The query contains the tool's name, or one like it.")
+    domain: float = Field(ge=0, le=1, description="Query and tool are of the same domain.")
+    capability: float = Field(ge=0, le=1, description="The tool can do the work of the query's domain.")
+
+
+class SearchTokensResponse(CamelResponseModel):
+    """Context tokens, estimated."""
+
+    answer: int = Field(description="Tokens of the results.")
+    all_tools: int = Field(description="Tokens of all tools together.")
+
+
 class ToolHitResponse(CamelResponseModel):
     """A tool that matches the query."""
 
@@ -98,6 +115,7 @@ class ToolHitResponse(CamelResponseModel):
     variants: list[str] = Field(default_factory=list, description=VARIANTS)
     server_state: Literal[ServerState.ASLEEP] | None = Field(default=None, description=SERVER_STATE)
     quarantined: str | None = Field(default=None, description=QUARANTINED)
+    parts: PartsResponse | None = Field(default=None, description="Left out unless `explain` is true.")
 
 
 class ToolSearchResponse(CamelResponseModel):
@@ -108,6 +126,13 @@ class ToolSearchResponse(CamelResponseModel):
     total_results: int
     threshold: float
     degraded: list[SearchPart] = Field(default_factory=list, description=f"{DEGRADED} Left out if there are none.")
+    timings_ms: dict[str, float] | None = Field(
+        default=None, description="Milliseconds of each stage. Left out unless `explain` is true."
+    )
+    candidates: int | None = Field(
+        default=None, description="Number of tools that were compared. Left out unless `explain` is true."
+    )
+    tokens: SearchTokensResponse | None = Field(default=None, description="Left out unless `explain` is true.")
 
 
 class SearchStatsResponse(CamelResponseModel):

@@ -1,0 +1,15 @@
+// A dialog of the browser: it keeps the focus inside, and Escape closes it.
+import { html, useEffect, useRef } from "../core/dom.js";
+
+export function Dialog({ isOpen, onClose, title, children }) {
+  const element = useRef(null);
+  useEffect(() => {
+    const dialog = element.current;
+    if (isOpen && !dialog.open) dialog.showModal();
+    if (!isOpen && dialog.open) dialog.close();
+  }, [isOpen]);
+  return html`<dialog ref=${element} class="dialog" aria-label=${title} onClose=${onClose}>
+    ${isOpen && html`<div class="dialog-head"><h2>${title}</h2>
+      <button type="button" class="button quiet" onClick=${onClose} aria-label="Close">✕</button></div>${children}`}
+  </dialog>`;
+}

@@ -1,0 +1,94 @@
+"""Who may use the console: the key that it asks for, what a key without a scope sees, and a gateway that goes away."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.servers import make_scripted_spec
+from tests.servers.gateway import RunningGateway, run_gateway
+from tests.servers.preloaded import toolscript_command
+from tests.surfaces.console.conftest import OpenPage
+
+KEY = "a-key-of-the-tests"
+REFUSED = "Failed to load resource"
+SEARCH = "#/search?q=echo&threshold=0"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("keyed")
+    (made / ".toolscript.json").write_text(json.dumps({"mcpServers": {"own": make_scripted_spec()}}), encoding="utf-8")
+    return made
+
+
+@pytest.fixture(scope="module")
+def keyed(folder: Path) -> Iterator[RunningGateway]:
+    with run_gateway(folder, "--data-dir", str(folder / "data"), API_KEY=KEY) as gateway:
+        yield gateway
+
+
+def create_key(folder: Path, *scopes: str) -> str:
+    given = [part for scope in scopes for part in ("--scope", scope)]
+    command = [
+        *toolscript_command(),
+        "keys",
+        "create",
+        "-".join(scopes),
+        *given,
+        "--data-dir",
+        str(folder / "data"),
+        "--json",
+    ]
+    made = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
+    return str(json.loads(made.stdout)["key"])
+
+
+@pytest.mark.req("W-02")
+async def test_where_a_key_is_required_the_page_asks_for_it_and_keeps_it_for_the_tab(
+    keyed: RunningGateway, open_page: OpenPage
+) -> None:
+    page = await open_page(f"{keyed.url}/{SEARCH}", expects=(REFUSED,))
+    dialog = page.get_by_role("dialog", name="Sign in")
+    await dialog.get_by_label("Key", exact=False).first.fill("a wrong one")
+    await dialog.get_by_role("button", name="Sign in").click()
+    await dialog.get_by_text("The key was not accepted").wait_for()
+    await dialog.get_by_label("Key", exact=False).first.fill(KEY)
+    await dialog.get_by_role("button", name="Sign in").click()
+    await page.locator(".hit", has_text="echo").first.wait_for()
+    await page.reload()
+    await page.locator(".hit", has_text="echo").first.wait_for()
+    assert KEY not in page.url
+    assert await page.evaluate("localStorage.length") == 0
+
+
+@pytest.mark.req("W-02")
+async def test_a_key_without_a_scope_gets_the_reason(keyed: RunningGateway, folder: Path, open_page: OpenPage) -> None:
+    key = create_key(folder, "search")
+    page = await open_page(f"{keyed.url}/{SEARCH}", expects=(REFUSED,))
+    dialog = page.get_by_role("dialog", name="Sign in")
+    await dialog.get_by_label("Key", exact=False).first.fill(key)
+    await dialog.get_by_role("button", name="Sign in").click()
+    hit = page.locator(".hit", has_text="echo").first
+    await hit.wait_for()
+    await hit.get_by_role("button", name="Right").click()
+    await hit.get_by_text("it lacks the scope call").wait_for()
+
+
+@pytest.mark.req("W-02")
+async def test_a_gateway_that_goes_away_and_comes_back_is_noticed(folder: Path, open_page: OpenPage) -> None:
+    data = folder.parent / f"{folder.name}-restarted"
+    with run_gateway(folder, "--data-dir", str(data)) as gateway:
+        port = str(urlsplit(gateway.url).port)
+        page = await open_page(f"{gateway.url}/{SEARCH}", expects=(REFUSED,))
+        await page.locator(".hit", has_text="echo").first.wait_for()
+    await page.get_by_label("What should be found").fill("echo it")
+    await page.get_by_text("The gateway does not answer. Trying").wait_for()
+    with run_gateway(folder, "--data-dir", str(data), "--port", port):
+        await page.locator(".hit", has_text="echo").first.wait_for()
+        assert await page.get_by_text("The gateway does not answer. Trying").count() == 0
