@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,9 +17,10 @@ import httpx
 import psutil
 
 from tests.servers.preloaded import toolscript_command
+from tests.servers.processes import find_free_port
 
 TIMEOUT_SECONDS = 90.0
-STOP_SECONDS = 20.0
+STOP_SECONDS = 40.0
 
 
 def wait_until(holds: Callable[[], bool], within: float = TIMEOUT_SECONDS) -> None:
@@ -119,9 +119,7 @@ def start_gateway(folder: Path, servers: Mapping[str, Any] | Path, **variables: 
     killed at the end."""
     config = servers if isinstance(servers, Path) else folder / "servers.json"
     folder.mkdir(parents=True, exist_ok=True)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = find_free_port()
     chosen = {"TOOLSCRIPT_SEARCH_MODEL": "hashed-64", "TOOLSCRIPT_DATA_DIR": str(folder / "data"), "HOME": str(folder)}
     chosen["TOOLSCRIPT_TEST_PID_FILE"] = str(folder / "pid")
     own = {k: v for k, v in os.environ.items() if not k.startswith("TOOLSCRIPT_")}

@@ -1,16 +1,22 @@
-"""Runs a server for tests in a process of its own."""
+"""Runs a server for tests in a process of its own, and finds ports for such servers."""
 
 from __future__ import annotations
 
 import json
+import os
+import random
+import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 REPOSITORY = Path(__file__).parents[2]
+# Systems give ports from 32768 on to whoever asks for any, which every connection does. Each process of a run with `-n`
+# chooses from some of the ports below.
+FIRST_PORT, PORTS_OF_PROCESS, MAX_PROCESSES = 20_000, 1_500, 8
 
 
 class ServerFailed(RuntimeError):
@@ -48,3 +54,12 @@ def run_server(name: str, command: Sequence[str], advice: str = "", *, kill: boo
                 process.wait(timeout=20)
             except subprocess.TimeoutExpired:
                 process.kill()
+
+
+def find_free_port() -> int:
+    """A port of this machine that stays free until the test uses it: no other process gets it by chance."""
+    process = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % MAX_PROCESSES
+    while True:
+        port = FIRST_PORT + process * PORTS_OF_PROCESS + random.randrange(PORTS_OF_PROCESS)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port

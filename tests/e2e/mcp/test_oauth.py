@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from pydantic import AnyUrl
 
 from tests.fixtures.serving import serve
 from tests.servers.logins import Authorization, follow_redirects, serving_authorization
+from tests.servers.processes import find_free_port
 from toolscript.app.app import open_app
 from toolscript.domain.catalog import Item
 from toolscript.settings import Settings, load_settings
@@ -72,8 +72,7 @@ def authorization() -> Iterator[Authorization]:
 
 
 def make_settings(folder: Path, authorization: Authorization, **more: Any) -> Settings:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = find_free_port()
     return load_settings(
         variables={},
         data_dir=folder,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.servers.chat import ChatApi, Reply, Script, refuses, says
+from tests.servers.processes import find_free_port
 from toolscript.adapters.openai_api import chat as openai_chat
 from toolscript.adapters.openai_api.chat import OpenAiChat
 from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable, UpstreamFailed
@@ -220,8 +220,7 @@ async def test_a_wrong_setting_is_named_and_not_retried(status: int, setting: st
 
 
 async def test_without_a_server_the_error_names_the_setting() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = find_free_port()
     model = OpenAiChat(f"http://someone:secret@127.0.0.1:{port}/v1", KEY, "tiny", retries=0)
     with pytest.raises(Unavailable, match="TOOLSCRIPT_LLM_URL") as raised:
         await model.answer(PROMPT)

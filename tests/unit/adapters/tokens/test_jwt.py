@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import hmac
 import json
-import socket
 from collections.abc import Iterator
 from contextlib import asynccontextmanager
 from datetime import datetime, tzinfo
@@ -16,6 +15,7 @@ from typing import Any
 import jwt
 import pytest
 
+from tests.servers.processes import find_free_port
 from tests.servers.published_keys import PublishedKeys, SigningKey, encode_part, new_key
 from toolscript.adapters.tokens import jwks as key_set
 from toolscript.adapters.tokens.jwt import JwtVerifier, sign_local_token
@@ -681,8 +681,7 @@ async def test_a_read_that_takes_too_long_is_aborted(
 
 
 async def test_an_address_without_a_server_is_named_without_its_credentials(rsa: SigningKey, clock: Clock) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = find_free_port()
     async with verifying(f"http://user:word@127.0.0.1:{port}/keys?key=hidden", clock) as verifies:
         with pytest.raises(Unavailable, match=f"http://127.0.0.1:{port}/keys:") as error:
             await verifies.verify(rsa.sign(CLAIMS))
