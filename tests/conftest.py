@@ -21,6 +21,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from tests.async_tests import pytest_fixture_setup, pytest_pyfunc_call  # noqa: F401, hooks for pytest
 from tests.fixtures.databases import close_memory_databases
+from tests.fixtures.deadlines import extend_deadlines
 from tests.servers.mongo import run_mongo
 from tests.servers.postgres import connect, empty_database, run_postgres
 from tests.servers.preloaded import VARIABLE as PRELOADED
@@ -115,12 +116,7 @@ def _memory_databases() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _generous_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Knowledge search gives up after 2 s, a call that waits for a thread of the store after 10 s, and a busy machine
-    may stand still for longer."""
-    for limit in ("EMBEDDED_BY", "RANKED_BY", "READ_BY"):
-        monkeypatch.setattr(f"toolscript.services.knowledge.search.{limit}", 60.0)
-    monkeypatch.setattr("toolscript.adapters.worker_threads.MAX_WAIT_SECONDS", 60.0)
-    monkeypatch.setattr("toolscript.services.access.logins.READ_SECONDS", 60.0)
+    extend_deadlines(monkeypatch)
 
 
 @pytest.fixture(scope="session")

@@ -23,8 +23,9 @@ from toolscript.settings import load_settings
 
 ROOT = Path(__file__).parents[2]
 DISK_MEGABYTES = 400
-# Enough for SQLite, and less than the index needs to write; then nothing at all.
-LITTLE_SPACE, NO_SPACE = 8 * 2**20, 0
+# Enough for SQLite, and less than the index needs to write; then nothing at all. Messages have whole megabytes: half of
+# one is for the kilobytes that are written between a message and the comparison.
+LITTLE_SPACE, NO_SPACE = 17 * 2**19, 0
 MOUNT = 'mount -t tmpfs tmpfs "$0"'
 IN_NAMESPACE = f'mount -t tmpfs -o size={DISK_MEGABYTES}m tmpfs "$1" && exec "$2" -c "$3" "$1" "$4"'
 DRIVER = """

@@ -18,7 +18,7 @@ from tests.servers.gateway_process import Gateway, start_gateway, wait_until
 pytestmark = pytest.mark.req("X-02", "H-14")
 
 # The promise is 2 s; a busy machine may take much longer.
-AGREE_SECONDS = 20.0
+AGREE_SECONDS = 60.0
 QUERIES = ("echo", "read a note", "water the plants", "process id", "sleep slowly")
 SECRET = "a-secret-for-the-tokens-of-the-tests"
 PLANS = "[plans.default]\nrequests_per_minute = 1\n"
@@ -73,10 +73,14 @@ class Replicas:
             known = [[tool["toolId"] for tool in answer[-1]] for answer in answers]
             return known == [sorted(tools)] * among and all(answer == answers[0] for answer in answers)
 
+        def is_found() -> bool:
+            """A search that a stall of the machine has degraded says so, and need not find anything."""
+            first = self.gateways[0].http.get("/search", params={"q": tools[-1]}).json()
+            assert "degraded" in first or first["results"][0]["toolId"] == tools[-1]
+            return "degraded" not in first
+
         wait_until(have_agreed, AGREE_SECONDS)
-        first = self.gateways[0].http.get("/search", params={"q": tools[-1]}).json()
-        assert first["results"][0]["toolId"] == tools[-1]
-        assert "degraded" not in first
+        wait_until(is_found, AGREE_SECONDS)
 
 
 @pytest.fixture

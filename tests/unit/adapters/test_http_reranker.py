@@ -26,7 +26,7 @@ Rows = list[dict[str, Any]]
 @pytest.fixture
 async def service() -> AsyncIterator[tuple[RerankApi, HttpReranker]]:
     with RerankApi() as api:
-        reranker = HttpReranker(f"{api.root}/v1", "a-secret-key", "some-model", timeout_seconds=5)
+        reranker = HttpReranker(f"{api.root}/v1", "a-secret-key", "some-model", timeout_seconds=60)
         yield api, reranker
         await reranker.close()
 

@@ -60,11 +60,11 @@ def about(notes: Callable[[str], Any]) -> Callable[[dict[str, Any]], Reply]:
 
 
 async def run_extraction(
-    script: Script, *chunks: Chunk, batch: int = 4
+    script: Script, *chunks: Chunk, batch: int = 4, timeout_seconds: float = 60.0
 ) -> tuple[ExtractionResult, list[dict[str, Any]]]:
     """The result of an extraction, and the requests to the model."""
     with ChatApi(script) as api:
-        model = OpenAiChat(api.url, None, "tiny", retries=0, timeout_seconds=2)
+        model = OpenAiChat(api.url, None, "tiny", retries=0, timeout_seconds=timeout_seconds)
         try:
             made = await Extractor(model, batch=batch).extract("The Handbook", chunks)
         finally:
@@ -465,6 +465,6 @@ async def test_progress_counts_extraction_too() -> None:
 
 
 async def test_a_model_that_hangs_is_given_up() -> None:
-    existing, requests = await run_extraction([Reply(hold=True)], chunk(1))
+    existing, requests = await run_extraction([Reply(hold=True)], chunk(1), timeout_seconds=0.5)
     assert [*existing.unasked] == [chunk(1).id]
     assert len(requests) == 1
