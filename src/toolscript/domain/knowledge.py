@@ -56,13 +56,14 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """A parsed file: its title, authors, blocks in reading order, and its date as far as it is known (2024, 2024-05 or
-    2024-05-31)."""
+    """A parsed file: its title, authors, blocks in reading order, its date as far as it is known (2024, 2024-05 or
+    2024-05-31), and warnings about what could not be read, without a colon: that separates a place from its problem."""
 
     title: str
     authors: tuple[str, ...]
     blocks: tuple[Block, ...]
     date: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 class SourceStatus(StrEnum):

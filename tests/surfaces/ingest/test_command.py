@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -11,9 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pypdfium2 as pdfium
 import pytest
 from click.testing import CliRunner, Result
+from PIL import Image
 
+from tests.fixtures.book_files import Typed, pdf
 from tests.fixtures.terminal import open_terminal
 from toolscript.settings import load_settings
 from toolscript.surfaces.cli.client.announcement import read_announcement
@@ -67,6 +71,23 @@ def test_options_that_do_not_fit_are_refused(notes: Path) -> None:
         assert message in invoke("ingest", "notes", *options, code=2).stderr
     assert "no such job: 'documents-1'" in invoke("jobs", "show", "documents-1", code=4).stderr
     assert "no gateway runs" in invoke("jobs", "resume", "documents-1", code=2).stderr
+
+
+def test_scanned_pages_of_a_file_with_text_are_a_warning(notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = io.BytesIO()
+    Image.new("L", (100, 100), 200).save(drawn, "PDF")
+    document = pdfium.PdfDocument(pdf([[Typed(72, 700, "Bees dance.")]]))
+    document.import_pages(pdfium.PdfDocument(drawn.getvalue()))
+    document.save(notes / "mixed.pdf")
+    monkeypatch.setenv("PATH", str(notes))
+    warning = "1 of 2 pages are pictures without text (2); install tesseract, or run OCR on it first (ocrmypdf does)"
+    done = invoke("ingest", "notes")
+    assert done.stdout.endswith("3 added, 0 changed, 0 unchanged\n")
+    assert f"{notes / 'mixed.pdf'}: {warning}" in " ".join(done.stderr.split())
+    again = run_json("ingest", "notes")
+    assert (again["failed"], again["warnings"]) == ([], [{"path": str(notes / "mixed.pdf"), "warning": warning}])
+    (source,) = run_json("ingest", "notes/mixed.pdf", "--as", "knowledge")["sources"]
+    assert source["warnings"] == [warning]
 
 
 def test_a_job_is_left_to_the_gateway_and_shown_by_its_id(

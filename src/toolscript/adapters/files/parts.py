@@ -70,6 +70,7 @@ class ParsedBook:
     title: str = ""
     authors: tuple[str, ...] = ()
     date: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 def clean_prose(text: str) -> str:
@@ -168,7 +169,7 @@ def build_book(parsed: ParsedBook) -> Book:
             if has_text or not heading:
                 continue
         blocks.append(Block(part.text, part.kind, Position(chapter, section, part.page, part.line)))
-    return Book(clean_prose(parsed.title), parsed.authors, tuple(blocks), parsed.date)
+    return Book(clean_prose(parsed.title), parsed.authors, tuple(blocks), parsed.date, parsed.warnings)
 
 
 def _remove_invisible(text: str) -> str:

@@ -142,7 +142,7 @@ def _build_book(answer: dict[str, Any]) -> Book:
         raise Invalid(str(answer["refused"]))
     positions = [Position(*each) for each in answer["positions"]]
     blocks = tuple(Block(text, BlockKind(kind), positions[position]) for text, kind, position in answer["blocks"])
-    return Book(answer["title"], tuple(answer["authors"]), blocks, answer["date"])
+    return Book(answer["title"], tuple(answer["authors"]), blocks, answer["date"], tuple(answer["warnings"]))
 
 
 def _title_from_name(path: Path, ending: str) -> str:

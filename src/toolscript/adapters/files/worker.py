@@ -68,7 +68,8 @@ def _to_json(book: Book, limits: BookLimits) -> dict[str, Any]:
         raise Invalid(
             f"The file holds {characters:,} characters of text; the limit is {limits.characters:,}. Split it."
         )
-    return {"title": book.title, "authors": book.authors, "date": book.date, "positions": rows, "blocks": blocks}
+    about = {"title": book.title, "authors": book.authors, "date": book.date, "warnings": book.warnings}
+    return {**about, "positions": rows, "blocks": blocks}
 
 
 def parse_file(data: bytes, ending: str, tesseract: str = "") -> ParsedBook:

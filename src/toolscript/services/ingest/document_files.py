@@ -41,6 +41,8 @@ class DocumentFileReader:
     metadata: Mapping[str, Any]
     problems: list[str] = field(default_factory=list)
     """What could not be read in the file, with its place there."""
+    warnings: list[str] = field(default_factory=list)
+    """What could not be read otherwise, without a place."""
 
     async def read(self, file: Path, name: str, source: str) -> AsyncIterator[Document]:
         """The documents in a file; `name` is the id of one that has none itself, `source` where the file comes from.
@@ -56,6 +58,7 @@ class DocumentFileReader:
                     yield document
             elif find_ending(file):
                 book = await self.reader.read(file)
+                self.warnings.extend(book.warnings)
                 title, text = " ".join(book.title.split())[:MAX_TITLE_CHARACTERS], _join_text(book)
                 yield self._make({"id": name, "title": title, "text": text}, about | _describe_book(book))
             else:

@@ -76,7 +76,8 @@ class IngestFile:
             )
             ids.update(document.id for document in batch)
         removed = 0 if reader.problems else await self._documents.delete_others(job.owner, origin, ids)
-        return FileOutcome(total.added, total.changed, total.unchanged, removed, warnings=_shorten(reader.problems))
+        warnings = _shorten([*reader.warnings, *reader.problems])
+        return FileOutcome(total.added, total.changed, total.unchanged, removed, warnings=warnings)
 
     async def _make_source(self, job: Job, file: JobFile, path: Path, progress: Progress) -> FileOutcome:
         details = SourceDetails(**{**job.details, "authors": tuple(job.details.get("authors") or ())})

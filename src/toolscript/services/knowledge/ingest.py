@@ -153,7 +153,7 @@ class IngestKnowledge:
         await self._writer.open()
         where = await asyncio.to_thread(_absolute, path) if origin is None else origin
         book = await self._reader.read(await asyncio.to_thread(path.expanduser))  # a link by its own ending
-        return await self._save(where, book, about, [], progress)
+        return await self._save(where, book, about, [*book.warnings], progress)
 
     async def ingest_together(
         self,
@@ -180,10 +180,11 @@ class IngestKnowledge:
         await run_concurrently(iterate_async(files), read_one, max_concurrent=MAX_CONCURRENT_READS)
         found = [(file, read[file]) for file in files]
         problems = [each for _, each in found if isinstance(each, str)]
+        warnings = [f"{file.name}: {text}" for file, each in found if isinstance(each, Book) for text in each.warnings]
         pages = [(file.stem, each) for file, each in found if isinstance(each, Book)]
         if not pages:
             raise Invalid(f"none of its {len(files)} files can be read: {'; '.join(problems[:MAX_LISTED])}")
-        return await self._save(where, bind_pages(where.name, pages), about, problems, progress)
+        return await self._save(where, bind_pages(where.name, pages), about, [*problems, *warnings], progress)
 
     async def remove(self, source_id: str) -> bool:
         """Removes a source with its chunks and extractions; returns whether it existed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import io
 import os
 import shutil
@@ -90,6 +91,62 @@ async def test_tesseract_that_fails_finds_nothing_or_takes_too_long_is_one_line(
     assert "OCR finds no text" in await refuse(tmp_path / "scan.pdf", scan("Bees"))
     many = pdf([[] for _ in range(MAX_PAGES + 1)])
     assert f"OCR is for up to {MAX_PAGES}" in await refuse(tmp_path / "many.pdf", many)
+
+
+WORDS = ["Hives", "Wax", "Honey", "Queens", "Drones", "Smoke", "Frames", "Swarms"]
+
+
+def mix(texts: int, scans: int, texts_after: int = 1) -> bytes:
+    """A file of pages with text, then scanned ones, then pages with text again."""
+    pages = [pdf([[Typed(72, 700, f"{word}.")]]) for word in WORDS[: texts + texts_after]]
+    parts = [*pages[:texts], *([scan(*(f"Scan {n}" for n in range(scans)))] if scans else []), *pages[texts:]]
+    return functools.reduce(add_pages, parts)
+
+
+async def test_scanned_pages_between_others_are_a_warning_without_tesseract(tmp_path: Path, commands: Path) -> None:
+    (tmp_path / "mixed.pdf").write_bytes(mix(2, 2))
+    book = await FileBooks().read(tmp_path / "mixed.pdf")
+    assert [block.position.page for block in book.blocks] == [1, 2, 5]
+    advice = "install tesseract, or run OCR on it first (ocrmypdf does)"
+    assert book.warnings == (f"2 of 5 pages are pictures without text (3, 4); {advice}",)
+    (tmp_path / "many.pdf").write_bytes(mix(3, 7))
+    (warning,) = (await FileBooks().read(tmp_path / "many.pdf")).warnings
+    assert warning.startswith("7 of 11 pages are pictures without text (4, 5, 6, 7, 8, …); ")
+
+
+async def test_blank_pages_and_covers_of_books_are_no_warning(tmp_path: Path, commands: Path) -> None:
+    blank = pdf([[Typed(72, 700, "Hives.")], [], [Typed(72, 700, "Honey.")]])
+    covered = add_pages(scan("A cover"), mix(7, 1, 0))
+    for data in (blank, covered, mix(2, 0)):
+        (tmp_path / "book.pdf").write_bytes(data)
+        assert (await FileBooks().read(tmp_path / "book.pdf")).warnings == ()
+
+
+async def test_scanned_pages_between_others_are_read_by_tesseract_in_their_place(
+    tmp_path: Path, commands: Path
+) -> None:
+    install(commands, '/bin/cat >/dev/null; echo "Read from a picture."')
+    (tmp_path / "mixed.pdf").write_bytes(mix(2, 2))
+    book = await FileBooks().read(tmp_path / "mixed.pdf")
+    assert [(block.position.page, "picture" in block.text) for block in book.blocks] == [
+        (1, False),
+        (2, False),
+        (3, True),
+        (4, True),
+        (5, False),
+    ]
+    assert book.warnings == ()
+
+
+async def test_tesseract_that_fails_on_some_pages_does_not_stop_the_others(tmp_path: Path, commands: Path) -> None:
+    install(commands, "exit 1")
+    (tmp_path / "mixed.pdf").write_bytes(mix(2, 2))
+    book = await FileBooks().read(tmp_path / "mixed.pdf")
+    assert len(book.blocks) == 3
+    (warning,) = book.warnings
+    assert warning.startswith("2 of 5 pages are pictures without text (3, 4); ")
+    assert "tesseract failed" in warning
+    assert ": " not in warning
 
 
 @pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="sees processes by way of /proc")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise, zip_longest
 from statistics import median
 
-from toolscript.adapters.files.parts import Heading, Part, clean_prose, make_block, make_table, normalize
+from toolscript.adapters.files.parts import Heading, Part, TextBlock, clean_prose, make_block, make_table, normalize
 from toolscript.adapters.files.pdf.layout import PdfLine, continues_row, format_rows, is_same_table
 from toolscript.domain.knowledge import BlockKind
 
@@ -61,6 +61,17 @@ def build_parts(lines: Sequence[PdfLine], marks: Sequence[Bookmark]) -> list[Par
         parts.extend(each.heading for each in placed)
         parts.extend(_build_blocks(lines[start + max(each.line_count for each in placed) : following], words))
     return parts
+
+
+def insert_pages(parts: Sequence[Part], blocks: Sequence[TextBlock]) -> list[Part]:
+    """Inserts the paragraphs of further pages, each in front of the first part of a later page."""
+    waiting = deque(blocks)
+    merged: list[Part] = []
+    for part in parts:
+        while waiting and (waiting[0].page or 0) < (part.page or 0):
+            merged.append(waiting.popleft())
+        merged.append(part)
+    return [*merged, *waiting]
 
 
 def find_largest_text(page: Sequence[PdfLine]) -> str:

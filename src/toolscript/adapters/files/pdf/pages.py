@@ -10,8 +10,8 @@ from math import hypot
 
 from toolscript.adapters.files.dates import find_date
 from toolscript.adapters.files.page_furniture import find_text_lines, is_contents_line
-from toolscript.adapters.files.parts import ParsedBook, clean_prose, normalize, split_authors
-from toolscript.adapters.files.pdf.flow import Bookmark, build_parts, find_largest_text
+from toolscript.adapters.files.parts import ParsedBook, TextBlock, clean_prose, normalize, split_authors
+from toolscript.adapters.files.pdf.flow import Bookmark, build_parts, find_largest_text, insert_pages
 from toolscript.adapters.files.pdf.layout import MIN_GAP, PdfCell, PdfLine, order_lines
 from toolscript.domain.errors import Invalid
 
@@ -55,9 +55,25 @@ def read_pdf(data: bytes, tesseract: str = "") -> ParsedBook:
     metadata = document.get_metadata_dict()
     title = _usable_title(metadata.get("Title", "")) or find_largest_text(next(page for page in pages if page))
     page_numbers = _read_page_numbers(document)
-    parts = [replace(part, page=page_numbers.get(part.page)) for part in build_parts(lines, outline)]
+    scanned, warnings = _recognise_pictures(document, pages, tesseract)
+    parts = [
+        replace(part, page=page_numbers.get(part.page)) for part in insert_pages(build_parts(lines, outline), scanned)
+    ]
     date = find_date(metadata.get("ModDate", "")) or find_date(metadata.get("CreationDate", ""))
-    return ParsedBook(parts, title, split_authors(metadata.get("Author", "")), date)
+    return ParsedBook(parts, title, split_authors(metadata.get("Author", "")), date, warnings)
+
+
+def _recognise_pictures(
+    document: pdfium.PdfDocument, pages: Sequence[Sequence[PdfLine]], tesseract: str
+) -> tuple[list[TextBlock], tuple[str, ...]]:
+    """Returns the text of pages that are pictures, and a warning if some cannot be read."""
+    without = [number for number, page in enumerate(pages) if not page and _has_picture(document, number)]
+    if not without:
+        return [], ()
+    from toolscript.adapters.files.pdf.scans import drop_covers, recognise_some
+
+    scanned = drop_covers([number + 1 for number in without], len(pages))
+    return recognise_some(document, scanned, tesseract) if scanned else ([], ())
 
 
 def _is_scanned(document: pdfium.PdfDocument, pages: Sequence[Sequence[PdfLine]]) -> bool:

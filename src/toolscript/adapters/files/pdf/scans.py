@@ -19,23 +19,54 @@ from toolscript.domain.errors import Invalid
 NOT_INSTALLED = (
     "The file has no text layer: it seems to be scanned. Install tesseract, or run OCR on it first (ocrmypdf does)."
 )
-# A page takes about two seconds, and a file has two minutes.
+# A page takes about two seconds, and a file has two minutes. Where other pages have text, reading them takes some.
 MAX_PAGES = 40
-_TOTAL_SECONDS = 100.0
+_TOTAL_SECONDS, _PARTIAL_SECONDS = 100.0, 60.0
+# A longer book has a cover in front and at the back.
+_MIN_COVERED_PAGES = 8
+_MAX_LISTED = 5
 _DOTS_PER_INCH = 200
 _MAX_PIXELS = 25_000_000
 _PARAGRAPH_END = re.compile(r"\n\s*\n")
 _PARENT_DEATH_SIGNAL = 1
 
 
-def recognise_pages(document: pdfium.PdfDocument, numbers: Sequence[int], command: str) -> Iterator[TextBlock]:
+def drop_covers(numbers: Sequence[int], count: int) -> list[int]:
+    """Returns those of the pages without text (numbered from 1, of `count`) that are not the cover of a book."""
+    covers = {1, count} if count >= _MIN_COVERED_PAGES else set()
+    return [number for number in numbers if number not in covers]
+
+
+def recognise_some(
+    document: pdfium.PdfDocument, numbers: Sequence[int], command: str
+) -> tuple[list[TextBlock], tuple[str, ...]]:
+    """Returns the paragraphs of the scanned pages of a file whose other pages have text, and a warning if some of them
+    are left out."""
+    parts: list[TextBlock] = []
+    advice = "install tesseract, or run OCR on it first (ocrmypdf does)"
+    if command:
+        try:
+            for part in recognise_pages(document, numbers, command, _PARTIAL_SECONDS):
+                parts.append(part)  # noqa: PERF402 # those before an error are kept
+        except Invalid as error:
+            advice = error.message.rstrip(".").replace(": ", ", ")
+        else:
+            return parts, ()
+    left_out = [number for number in numbers if number not in {part.page for part in parts}]
+    listed = ", ".join(map(str, left_out[:_MAX_LISTED])) + (", …" if len(left_out) > _MAX_LISTED else "")
+    return parts, (f"{len(left_out)} of {len(document)} pages are pictures without text ({listed}); {advice}",)
+
+
+def recognise_pages(
+    document: pdfium.PdfDocument, numbers: Sequence[int], command: str, total_seconds: float = _TOTAL_SECONDS
+) -> Iterator[TextBlock]:
     """Returns the paragraphs of some pages (numbered from 1). Raises Invalid if there are too many, or OCR fails."""
     if len(numbers) > MAX_PAGES:
         raise Invalid(
             f"The file has {len(numbers)} scanned pages, and OCR is for up to {MAX_PAGES} here: run OCR on it first "
             "(ocrmypdf does)."
         )
-    deadline = time.monotonic() + _TOTAL_SECONDS
+    deadline = time.monotonic() + total_seconds
     for number in numbers:
         text = _run_tesseract(command, _draw_page(document[number - 1]), deadline - time.monotonic())
         for paragraph in _PARAGRAPH_END.split(text.replace("\f", "\n")):
@@ -65,9 +96,9 @@ def _run_tesseract(command: str, picture: bytes, seconds: float) -> str:
             check=True,
         )
     except subprocess.TimeoutExpired as error:
-        raise Invalid(f"OCR of the scanned pages takes longer than {_TOTAL_SECONDS:g} seconds.") from error
+        raise Invalid("OCR of the scanned pages takes too long, run OCR on the file first (ocrmypdf does).") from error
     except (OSError, subprocess.CalledProcessError) as error:
-        raise Invalid("The file has no text layer, and tesseract failed to read its pages.") from error
+        raise Invalid("Some pages have no text layer, and tesseract failed to read them.") from error
     return done.stdout.decode("utf-8", "replace")
 
 

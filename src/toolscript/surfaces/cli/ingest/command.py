@@ -228,15 +228,18 @@ def _run_ingest(
 
 
 def _build_report(job: Answer, files: Sequence[Answer]) -> dict[str, Any]:
-    failed = []
+    failed, warnings = [], []
     for file in files:
         place = file["path"] or file["name"]
         if file["problem"]:
             failed.append({"path": place, "problem": file["problem"]})
         elif job["as"] == JobTarget.DOCUMENTS:
-            parts = (warning.partition(": ") for warning in file["warnings"])
-            failed += [{"path": f"{place}, {where}", "problem": problem} for where, _, problem in parts]
+            parts = [warning.partition(": ") for warning in file["warnings"]]
+            failed += [{"path": f"{place}, {where}", "problem": problem} for where, _, problem in parts if problem]
+            warnings += [{"path": place, "warning": warning} for warning, _, problem in parts if not problem]
     report = {"job": job["id"], **{name: job[name] for name in OUTCOMES}, "failed": failed, "skipped": job["skipped"]}
+    if warnings:
+        report["warnings"] = warnings
     if job["as"] == JobTarget.KNOWLEDGE:
         report["sources"] = [_build_source(file) for file in files if not file["problem"]]
     return report
@@ -274,6 +277,8 @@ async def prune_documents(documents: TenantDocuments, roots: Sequence[Path]) -> 
 def _report_problems(answer: Answer) -> None:
     for each in answer["failed"]:
         print_skipped(each["path"], each["problem"])
+    for each in answer.get("warnings", ()):
+        print_note(f"{each['path']}: {each['warning']}")
     for source in answer.get("sources", ()):
         for warning in source["warnings"]:
             print_note(f"{source['title']}: {warning}")
