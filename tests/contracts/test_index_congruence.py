@@ -255,3 +255,39 @@ async def test_an_exact_collection_of_any_size_misses_nothing(
                 same_ranking(found, expected[:limit])
     await engine.drop(EXACT.name)
     await engine.close()
+
+
+@pytest.mark.req("F-05")
+@pytest.mark.filterwarnings("ignore:Local mode performs exact")
+@pytest.mark.parametrize("kind", [k for k in INDEXES if k != "memory"])
+async def test_rare_and_common_words_rank_as_in_plain_python(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    random = np.random.default_rng(7)
+    collection = Collection("words", "random", 4, {})
+
+    def make_points(start: int, max_weight: float) -> list[Point]:
+        """Of 40 terms, the first is in half of the points, the last in one of eighty."""
+        made = []
+        for n in range(start, start + 600):
+            ids = [t for t in range(40) if random.random() < 1 / (2 * t + 2)]
+            weights = random.uniform(0.3, max_weight, len(ids)).tolist()
+            made.append(Point(f"p{n:04d}", _unit(n), Terms(tuple(ids), tuple(weights)), {}))
+        return made
+
+    engine, oracle = open_index(kind, tmp_path, request), MemoryIndex()
+    await engine.drop(collection.name)
+    for index in (engine, oracle):
+        await index.open(collection)
+    for start, max_weight in ((0, 2.2), (600, 9.0)):
+        points = make_points(start, max_weight)
+        for index in (engine, oracle):
+            await index.upsert(collection.name, points)
+        for limit in (1, 10, 100):
+            for _ in range(8):
+                ids = sorted({int(i) for i in random.integers(0, 40, 5)})
+                query = Terms(tuple(ids), tuple(float(np.log(2 + 2 * i)) for i in ids))
+                expected = await oracle.lexical(collection.name, query, limit=limit)
+                same_ranking(await engine.lexical(collection.name, query, limit=limit), expected)
+    await engine.drop(collection.name)
+    await engine.close()

@@ -75,7 +75,8 @@ class PgVectorIndex(VectorIndex):
         newest = [*{p.id: p for p in points}.values()]
         if not newest:
             return
-        await self._run(name, lambda stored: stored.write(newest), writing=True)
+        if await self._run(name, lambda stored: stored.write(newest), writing=True):
+            self._invalidate(name)
         cached = self._cached.get(name)
         if cached:
             cached.written += len(newest)

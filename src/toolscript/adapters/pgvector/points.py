@@ -12,7 +12,13 @@ from psycopg.types.json import Jsonb
 
 from toolscript.adapters.pgvector.connections import register_types, run_sql
 from toolscript.adapters.pgvector.filters import Sql, derive_key, select_fields, to_microseconds, translate_filter
-from toolscript.adapters.pgvector.tables import MAX_TERMS, TERM_SPACE, CollectionTable, pad_dimensions
+from toolscript.adapters.pgvector.tables import (
+    MAX_TERMS,
+    TERM_SPACE,
+    CollectionTable,
+    pad_dimensions,
+    raise_max_weight,
+)
 from toolscript.adapters.postgres import Connection
 from toolscript.domain.errors import Invalid
 from toolscript.domain.filters import Filter, Payload, parse_moment
@@ -29,6 +35,8 @@ from toolscript.domain.search import (
 from toolscript.ports.indexes import Fields
 
 GRAPH_CANDIDATES = 128
+# The server adds up numbers of 32 bits.
+ALMOST = 0.999
 COLUMNS = {
     "key": "uuid",
     "id": "text",
@@ -47,10 +55,14 @@ class Points:
     connection: Connection
     table: CollectionTable
 
-    def write(self, points: Sequence[Point]) -> None:
-        """Adds or replaces points (each id once) in one transaction; writers of a collection wait for each other."""
+    def write(self, points: Sequence[Point]) -> bool:
+        """Adds or replaces points (each id once) in one transaction; writers of a collection wait for each other.
+        Returns whether the description of the table has changed."""
         register_types(self.connection)
+        weight = max((abs(w) for p in points for w in p.terms.weights), default=0.0)
         with self.connection.transaction():
+            if weight > self.table.max_weight:
+                raise_max_weight(self.connection, self.table, weight)
             self._run("SELECT pg_advisory_xact_lock(hashtext('toolscript points'), %s)", [self.table.number])
             self.delete([p.id for p in points])
             sql = f"COPY {self.table.name} ({', '.join(COLUMNS)}) FROM STDIN (FORMAT BINARY)"
@@ -58,6 +70,7 @@ class Points:
                 copy.set_types([*COLUMNS.values()])
                 for point in points:
                     copy.write_row(_build_row(point, self.table.collection.dimensions))
+        return weight > self.table.max_weight
 
     def delete(self, ids: Sequence[str]) -> None:
         self._run(f"DELETE FROM {self.table.name} WHERE key = ANY(%s::uuid[])", [[derive_key(i) for i in ids]])
@@ -77,9 +90,30 @@ class Points:
             return self._rank(score, ("true", []), where, limit, fields, order)
 
     def find_by_terms(self, terms: Terms, where: Filter, limit: int, fields: Fields) -> list[Candidate]:
-        """The points with the largest dot product among those that share a term."""
+        """The points with the largest dot product among those that share a term.
+
+        Points that have only words of little weight are read last, or not at all: most have such words, and where all
+        these words together weigh less than the last place of the others, none of those points is among the best.
+        """
         score = "-(terms <#> %s::sparsevec)", [_build_sparse_vector(terms)]
-        return self._rank(score, ("term_ids && %s::integer[]", [list(terms.ids)]), where, limit, fields)
+        by_weight = sorted(zip(terms.weights, terms.ids, strict=True), reverse=True)
+        last_place = by_weight[0][0]  # a guess, which a point with the rarest word alone comes near
+        while True:
+            needed = self._count_needed(by_weight, last_place)
+            ids = [number for _, number in by_weight[:needed]]
+            found = self._rank(score, ("term_ids && %s::integer[]", [ids]), where, limit, fields)
+            last_place = found[-1].score if found and len(found) == limit else 0.0
+            if self._count_needed(by_weight, last_place) <= needed:
+                return found
+
+    def _count_needed(self, by_weight: Sequence[tuple[float, int]], score: float) -> int:
+        """The number of terms, largest weights first, of which every point has one that scores as high as this."""
+        left = 0.0
+        for number in range(len(by_weight), 0, -1):
+            left += abs(by_weight[number - 1][0])
+            if left * self.table.max_weight >= score * ALMOST:
+                return number
+        return 1
 
     def match_terms(self, terms: Terms, where: Filter, start: int, end: int, max_total: int) -> TermMatches:
         """Some places of the points that share a term, by rounded scores, and the number of these points."""

@@ -18,6 +18,8 @@ SCHEMA = "toolscript_index"
 MIN_PGVECTOR = (0, 8)
 TERM_SPACE = 1_000_000_000
 MAX_TERMS = 16_000  # of a sparsevec
+# More than any weight of BM25 (2.2): seldom does a writer have to raise it.
+USUAL_WEIGHT = 2.5
 
 _REGISTER = 16
 _INDEXED_TYPES = frozenset({FieldType.KEYWORD, FieldType.TENANT})
@@ -25,11 +27,13 @@ _INDEXED_TYPES = frozenset({FieldType.KEYWORD, FieldType.TENANT})
 
 @dataclass(frozen=True, slots=True)
 class CollectionTable:
-    """A collection in the database: the number in its table's name, and whether its graph is ready."""
+    """A collection in the database: the number in its table's name, whether its graph is ready, and a weight that no
+    term of a point exceeds."""
 
     collection: Collection
     number: int
     has_graph: bool
+    max_weight: float = USUAL_WEIGHT
 
     @property
     def name(self) -> str:
@@ -53,17 +57,18 @@ def find(connection: Connection, name: str) -> CollectionTable | None:
         return None
     found = run_sql(
         connection,
-        # As JSON, because the table of an earlier version has no such column.
+        # As JSON, because the table of an earlier version has no such columns.
         f"SELECT number, model, dimensions, fields, coalesce((to_jsonb(c) ->> 'exact')::boolean, false), "
+        "coalesce((to_jsonb(c) ->> 'max_weight')::float8, 'Infinity'), "
         "coalesce((SELECT indisvalid FROM pg_index WHERE indexrelid = "
         f"to_regclass('{SCHEMA}.graph_' || number)), false) FROM {SCHEMA}.collections c WHERE name = %s",
         [name],
     )
     if not found:
         return None
-    number, model, dimensions, fields, exact, has_graph = found[0]
+    number, model, dimensions, fields, exact, max_weight, has_graph = found[0]
     kinds = {field: FieldType(kind) for field, kind in fields.items()}
-    return CollectionTable(Collection(name, model, dimensions, kinds, exact), number, has_graph)
+    return CollectionTable(Collection(name, model, dimensions, kinds, exact), number, has_graph, max_weight)
 
 
 def create(connection: Connection, wanted: Collection) -> CollectionTable:
@@ -96,6 +101,12 @@ def drop(connection: Connection, name: str) -> None:
             run_sql(connection, f"DELETE FROM {SCHEMA}.collections WHERE number = %s", [found.number])
 
 
+def raise_max_weight(connection: Connection, table: CollectionTable, weight: float) -> None:
+    """Stores that terms of the collection's points have weights up to this one."""
+    sql = f"UPDATE {SCHEMA}.collections SET max_weight = greatest(max_weight, %s) WHERE number = %s"
+    run_sql(connection, sql, [weight, table.number])
+
+
 def _lock(connection: Connection) -> None:
     run_sql(connection, "SELECT pg_advisory_xact_lock(hashtext('toolscript index'))")
 
@@ -111,8 +122,9 @@ def _prepare_database(connection: Connection) -> None:
         connection,
         f"CREATE TABLE IF NOT EXISTS {SCHEMA}.collections (name text PRIMARY KEY, number integer GENERATED ALWAYS "
         "AS IDENTITY, model text NOT NULL, dimensions integer NOT NULL, fields jsonb NOT NULL, "
-        "exact boolean NOT NULL DEFAULT false)",
+        "exact boolean NOT NULL DEFAULT false, max_weight float8)",
     )
+    run_sql(connection, f"ALTER TABLE {SCHEMA}.collections ADD COLUMN IF NOT EXISTS max_weight float8")
 
 
 def _add_extension(connection: Connection) -> None:
@@ -134,9 +146,9 @@ def _add_extension(connection: Connection) -> None:
 def _create(connection: Connection, wanted: Collection) -> CollectionTable:
     ((number,),) = run_sql(
         connection,
-        f"INSERT INTO {SCHEMA}.collections (name, model, dimensions, fields) VALUES (%s, %s, %s, '{{}}') "
-        "RETURNING number",
-        [wanted.name, wanted.model, wanted.dimensions],
+        f"INSERT INTO {SCHEMA}.collections (name, model, dimensions, fields, max_weight) "
+        "VALUES (%s, %s, %s, '{}', %s) RETURNING number",
+        [wanted.name, wanted.model, wanted.dimensions, USUAL_WEIGHT],
     )
     created = CollectionTable(Collection(wanted.name, wanted.model, wanted.dimensions), number, has_graph=False)
     # A row of up to a page stays in one place; beyond that the vector is the last thing to be moved out of it.
