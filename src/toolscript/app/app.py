@@ -231,7 +231,8 @@ class App:
 
     @cached_property
     def import_knowledge(self) -> ImportKnowledge:
-        return build_knowledge_import(self.knowledge_store, self.index, self.text_model.embedder)
+        embedder = self.text_model.embedder
+        return build_knowledge_import(self.knowledge_store, self.index, embedder, self.ingest_knowledge)
 
     @cached_property
     def _ingestion(self) -> tuple[IngestJobs, JobRunner]:

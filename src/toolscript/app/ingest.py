@@ -32,11 +32,13 @@ def build_knowledge_ingest(
     return IngestKnowledge(store, index, embedder, FileBooks(), extractor)
 
 
-def build_knowledge_import(store: KnowledgeStore, index: VectorIndex, embedder: Embedder | None) -> ImportKnowledge:
-    """Builds what imports sources from JSON lines."""
+def build_knowledge_import(
+    store: KnowledgeStore, index: VectorIndex, embedder: Embedder | None, ingest: IngestKnowledge
+) -> ImportKnowledge:
+    """Builds what imports sources from JSON lines, never at the same time as the other writes the same source."""
     from toolscript.services.knowledge.transfer import ImportKnowledge
 
-    return ImportKnowledge(store, index, embedder)
+    return ImportKnowledge(store, index, embedder, ingest.locks)
 
 
 def build_jobs(

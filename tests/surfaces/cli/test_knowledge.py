@@ -373,6 +373,7 @@ def test_what_is_exported_can_be_imported_elsewhere(books: Path, tmp_path: Path)
         "chunks": sum("chunk" in line for line in lines),
         "extractions": 0,
         "refused": [],
+        "refused_count": 0,
     }
     carried = [json.loads(line) for line in knowledge("export", *elsewhere).stdout.splitlines()]
     for line in lines:
@@ -453,7 +454,7 @@ def test_extractions_are_imported_and_invalid_lines_reported(books: Path) -> Non
     assert "cannot read nowhere.jsonl: No such file" in knowledge("import", "nowhere.jsonl", code=2).stderr
 
 
-def test_while_a_gateway_runs_knowledge_can_be_read_and_ingested_and_not_imported(
+def test_while_a_gateway_runs_knowledge_can_be_read_ingested_and_imported(
     books: Path, small_folder: Path, start_gateway: Callable[[], None]
 ) -> None:
     knowledge("ingest", "books")
@@ -469,12 +470,17 @@ def test_while_a_gateway_runs_knowledge_can_be_read_and_ingested_and_not_importe
     assert send_to_gateway(settings, "/search_knowledge", body=body) == found
     Path("library.jsonl").write_text(exported)
     assert knowledge("ingest", "books").stdout.endswith("0 added, 0 changed, 3 unchanged\n")
-    (line,) = knowledge("import", "library.jsonl", code=3).stderr.splitlines()
-    assert line.startswith("error: the gateway http://127.0.0.1:")
-    assert "`toolscript gateway stop`, run this command again, and restart the gateway" in line
-    assert run_json("knowledge", "list") == listed
     assert knowledge("remove", "Tides", "--yes").stdout == "Removed Tides.\n"
     assert titles() == ["Keeping bees", "Lamps"]
+    Path("library.jsonl").write_text(f"nonsense\n{exported}")
+    done = knowledge("import", "library.jsonl")
+    assert done.stdout == "3 sources, 4 chunks and 0 extractions imported (sources: 1 added); 1 line skipped\n"
+    assert "skipped line 1: is not valid JSON" in done.stderr
+    assert "neap tides" in knowledge("search", "neap tides", "--limit", "1").stdout
+    assert titles() == ["Keeping bees", "Lamps", "Tides"]
+    answer = run_json("knowledge", "import", "-", given=exported)
+    assert (answer["sources"], answer["added"], answer["changed"], answer["refused"]) == (3, 0, 0, [])
+    assert "no valid lines in -" in knowledge("import", "-", given="x\n", code=2).stderr
 
 
 def test_the_owner_of_the_folder_has_no_rate_limit(

@@ -134,7 +134,8 @@ class IngestKnowledge:
         self._writer = SourceWriter(store, index, embedder)
         self._reader = reader
         self._extractor = extractor
-        self._locks = KeyedLocks()
+        self.locks = KeyedLocks()
+        """Of the sources that are being written, by id."""
 
     async def ingest(
         self,
@@ -188,7 +189,7 @@ class IngestKnowledge:
 
     async def remove(self, source_id: str) -> bool:
         """Removes a source with its chunks and extractions; returns whether it existed."""
-        async with self._locks.lock([source_id]):
+        async with self.locks.lock([source_id]):
             return await self._writer.delete(source_id)
 
     async def find(self, reference: str) -> Source:
@@ -208,7 +209,7 @@ class IngestKnowledge:
         renewed = 0
         for source_id, counts in (await self._store.count_contents()).items():
             started = time.monotonic()
-            async with self._locks.lock([source_id]):
+            async with self.locks.lock([source_id]):
                 renewed += await self._writer.renew_terms(source_id, *counts)
             await asyncio.sleep(time.monotonic() - started)
         return renewed
@@ -217,7 +218,7 @@ class IngestKnowledge:
         self, path: Path, book: Book, about: SourceDetails, warnings: list[str], progress: Progress | None
     ) -> IngestResult:
         source_id = derive_id("source", path)
-        async with self._locks.lock([source_id]):
+        async with self.locks.lock([source_id]):
             before = (await self._store.get_records([source_id], [], [])).sources.get(source_id)
             source = await asyncio.to_thread(_build_source, source_id, path, book, about, before, self._writer.embedder)
             chunks, extractions = await self._store.get_contents(source_id)

@@ -11,11 +11,12 @@ metadata is imported unchanged.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import DIGEST, Chunk, Extraction, Source, SourceStatus
@@ -32,12 +33,15 @@ from toolscript.services.knowledge.json_lines import (
     format_source,
     parse_chunk,
     parse_extraction,
+    parse_object,
     parse_source,
 )
 from toolscript.services.knowledge.source_writer import SourceWriter
-from toolscript.services.support.concurrency import Progress
+from toolscript.services.support.concurrency import KeyedLocks, Progress
 
 MAX_REFERENCE_CHARACTERS = 200
+# A line is a source, a chunk or an extraction; chunks have a few kilobytes.
+MAX_LINE_BYTES = 16 * 2**20
 
 Measure = Callable[[str], int]
 T = TypeVar("T", Chunk, Extraction)
@@ -136,17 +140,36 @@ async def export_lines(reader: KnowledgeReader, sources: Sequence[Source]) -> As
 class ImportKnowledge:
     """Imports lines. Sources that did not change are left alone."""
 
-    def __init__(self, store: KnowledgeStore, index: VectorIndex, embedder: Embedder | None) -> None:
+    def __init__(
+        self,
+        store: KnowledgeStore,
+        index: VectorIndex,
+        embedder: Embedder | None,
+        locks: KeyedLocks | None = None,
+    ) -> None:
+        """`locks` are those of sources that others write in this process, by id."""
         self._store = store
         self._writer = SourceWriter(store, index, embedder)
+        self._locks = locks or KeyedLocks()
+
+    async def take_stream(self, stream: IO[bytes], progress: Progress | None = None, size: int = 0) -> ImportReport:
+        """Imports the lines of a stream of that many bytes, as `take` does; blank ones are ignored. `progress` first
+        gets the bytes that were read."""
+        numbers: list[int] = []
+        invalid: list[tuple[int, str]] = []
+        report = await self.take(_read_objects(stream, numbers, invalid, progress, size), progress)
+        refused = [(numbers[number - 1], problem) for number, problem in report.refused]
+        return replace(report, refused=sorted([*invalid, *refused]))
 
     async def take(self, lines: Iterable[Mapping[str, Any]], progress: Progress | None = None) -> ImportReport:
         """Imports the valid lines source by source; `progress` gets the counts of each source. Raises Unavailable when
         the model or a store fails: repeating the call completes the import."""
         await self._writer.open()
         report = ImportReport()
-        for source_id, source_lines in self._group(lines, await self._store.list_sources(), report).items():
-            await self._take(source_id, source_lines, report, progress)
+        by_source = await asyncio.to_thread(self._group, lines, await self._store.list_sources(), report)
+        for source_id, source_lines in by_source.items():
+            async with self._locks.lock([source_id]):
+                await self._take(source_id, source_lines, report, progress)
         report.refused.sort()
         return report
 
@@ -237,6 +260,32 @@ class ImportKnowledge:
         return {
             i: f"the id {i} is taken: the source {owner} has it" for i, owner in owners.items() if owner != source_id
         }
+
+
+def _read_objects(
+    stream: IO[bytes],
+    numbers: list[int],
+    refused: list[tuple[int, str]],
+    progress: Progress | None,
+    size: int,
+) -> Iterator[Mapping[str, Any]]:
+    """The objects in the lines of a stream. Collects the number of each object's line, and invalid lines."""
+    number = read = 0
+    while line := stream.readline(MAX_LINE_BYTES + 1):
+        number, read = number + 1, read + len(line)
+        if len(line) > MAX_LINE_BYTES:
+            refused.append((number, f"longer than {MAX_LINE_BYTES // 2**20} MiB: reading stops here"))
+            return
+        if progress:
+            progress(read, size)
+        if line.strip():
+            try:
+                value = parse_object(line)
+            except Invalid as error:
+                refused.append((number, error.message))
+            else:
+                numbers.append(number)
+                yield value
 
 
 def _record(line: Record) -> tuple[str, Record]:

@@ -12,7 +12,7 @@ from toolscript.surfaces.http.errors import error_response
 
 MAX_BODY_BYTES = 16 * 2**20
 # A larger file cannot be read anyway.
-UPLOAD_PATH, MAX_UPLOAD_BYTES = "/api/v1/ingest", 256 * 2**20
+UPLOAD_PATHS, MAX_UPLOAD_BYTES = frozenset({"/api/v1/ingest", "/api/v1/knowledge/import"}), 256 * 2**20
 
 
 class InputLimits:
@@ -84,7 +84,7 @@ def _check_path(scope: Scope) -> ToolscriptError | None:
 
 
 def _find_limit(scope: Scope) -> int:
-    return MAX_UPLOAD_BYTES if scope["path"] == UPLOAD_PATH else MAX_BODY_BYTES
+    return MAX_UPLOAD_BYTES if scope["path"] in UPLOAD_PATHS else MAX_BODY_BYTES
 
 
 def _check_declared_size(scope: Scope) -> ToolscriptError | None:

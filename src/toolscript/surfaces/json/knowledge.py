@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from toolscript.services.knowledge.answers import KnowledgeAnswer
     from toolscript.services.knowledge.context import KnowledgeHit
     from toolscript.services.knowledge.search import KnowledgeResults
+    from toolscript.services.knowledge.transfer import ImportReport
+
+# The refused lines of an import that are listed.
+MAX_REFUSED = 1000
 
 
 def build_knowledge_response(query: str, results: KnowledgeResults) -> dict[str, Any]:
@@ -50,6 +54,13 @@ def build_source_response(source: Source) -> dict[str, Any]:
         "type": source.type,
         "path": source.path,
     }
+
+
+def build_import_response(report: ImportReport) -> dict[str, Any]:
+    """Builds the counts of an import, and the first refused lines."""
+    counts = {name: getattr(report, name) for name in ("sources", "added", "changed", "chunks", "extractions")}
+    listed = [{"line": number, "problem": problem} for number, problem in report.refused[:MAX_REFUSED]]
+    return {**counts, "refused": listed, "refused_count": len(report.refused)}
 
 
 def _build_answer(answer: KnowledgeAnswer, hits: Sequence[KnowledgeHit]) -> dict[str, Any]:

@@ -1,22 +1,20 @@
 """One session for every command: requests go to the gateway that `--gateway` names or that runs on the data folder, or,
 when none runs, to the application opened in this process. Both give the same JSON.
 
-Only one process can open an embedded index. While a gateway runs, it is the one that writes; knowledge cannot be
-imported then (see `open_knowledge_writer`).
+Only one process can open an embedded index. While a gateway runs, it is the one that writes.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolscript.domain.errors import RateLimited, Unavailable
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.cli.client.catalogue import CONNECT_SECONDS, choose_catalogue, prepare_catalogue
-from toolscript.surfaces.cli.client.gateway import is_gateway_running, require_no_gateway, send_to_gateway
+from toolscript.surfaces.cli.client.gateway import is_gateway_running, send_to_gateway
 from toolscript.surfaces.cli.client.notices import LastingEvents, report_unused_variables, report_void_settings
 from toolscript.surfaces.cli.terminal.options import get_overrides
 from toolscript.surfaces.cli.terminal.text import print_answer, print_note
@@ -138,14 +136,3 @@ def report_change_of_demo() -> None:
     settings = load_settings(**get_overrides())
     if not settings.gateway_url and choose_catalogue(settings).is_demo:
         print_note("this changed the built-in demo: it will not be there once servers are configured")
-
-
-@asynccontextmanager
-async def open_knowledge_writer(settings: Settings) -> AsyncIterator[App]:
-    """The application, for commands that write knowledge without a gateway. Raises Unavailable while a gateway has the
-    embedded index open."""
-    require_no_gateway(settings, "knowledge cannot be imported")
-    from toolscript.app.app import open_app  # --help must not wait for engines to load
-
-    async with open_app(settings) as app:
-        yield app

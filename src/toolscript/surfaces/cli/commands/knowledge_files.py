@@ -4,32 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO, Any
 
 import click
 
 from toolscript.domain.errors import Invalid
-from toolscript.services.knowledge.json_lines import KINDS, parse_object
+from toolscript.services.knowledge.json_lines import KINDS
 from toolscript.settings import Settings
 from toolscript.surfaces.cli.client.gateway import encode_json
-from toolscript.surfaces.cli.client.session import open_knowledge_writer, read_settings
+from toolscript.surfaces.cli.client.session import CommandSession, read_settings, run_in_session
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.progress import show_bar
-from toolscript.surfaces.cli.terminal.text import format_count, print_answer, print_skipped, printable
-
-if TYPE_CHECKING:
-    pass
+from toolscript.surfaces.cli.terminal.text import format_count, print_answer, print_note, print_skipped, printable
+from toolscript.surfaces.json.knowledge import build_import_response
 
 Answer = Mapping[str, Any]
-Result = TypeVar("Result")
 
-OUTCOMES = ("added", "changed", "unchanged")
-# A line is a source, a chunk or an extraction; chunks have a few kilobytes.
-MAX_LINE_BYTES = 16 * 2**20
+JSON_LINES = "application/x-ndjson"
+# What the gateway takes at once. Embedding it can take many minutes on a small machine.
+MAX_UPLOAD_BYTES = 256 * 2**20
+TIMEOUT_SECONDS = 3600.0
 
 
 @click.command()
@@ -68,26 +67,24 @@ def import_(file: Path) -> None:
 
     A line is {"source": {...}}, {"chunk": {...}} or {"extraction": {...}}. An extraction needs source_id (or the
     source's title), type and content, and may have chunk_id and topics. Invalid lines are skipped and reported; exits
-    with 2 when all are. Stop a gateway that runs on the data folder first.
+    with 2 when all are. A gateway that runs on the data folder is used.
 
     \b
     toolscript knowledge import library.jsonl
     toolscript knowledge import - < extractions.jsonl
     """
-    answer = _run(_import(read_settings(), file))
-    for each in answer["refused"]:
-        print_skipped(f"line {each['line']}", each["problem"])
-    if not any(answer[f"{kind}s"] for kind in KINDS):
-        raise Invalid(f"no valid lines in {file}", details={"refused": answer["refused"]})
-    print_answer(answer, _show_imported)
-
-
-def _run(work: Coroutine[Any, Any, Result]) -> Result:
     try:
-        return asyncio.run(work)
+        answer = run_in_session(read_settings(), lambda session: _import(session, file), with_catalogue=False)
     except KeyboardInterrupt:
         click.echo("Interrupted. Finished work is kept: run the command again to continue.", err=True)
         raise
+    for each in answer["refused"]:
+        print_skipped(f"line {each['line']}", each["problem"])
+    if unlisted := answer["refused_count"] - len(answer["refused"]):
+        print_note(f"and {format_count(unlisted, 'line')} more")
+    if not any(answer[f"{kind}s"] for kind in KINDS):
+        raise Invalid(f"no valid lines in {file}", details={"refused": answer["refused"]})
+    print_answer(answer, _show_imported)
 
 
 async def _export(settings: Settings, references: Sequence[str], file: IO[bytes]) -> dict[str, int]:
@@ -123,16 +120,38 @@ def _replace_file(path: Path) -> Iterator[IO[bytes]]:
             draft.unlink(missing_ok=True)
 
 
-async def _import(settings: Settings, file: Path) -> dict[str, Any]:
-    numbers: list[int] = []
-    refused: list[tuple[int, str]] = []
-    async with open_knowledge_writer(settings) as app:
-        with _open(file) as (stream, size), show_bar("Importing") as show_progress:
-            lines = _read_objects(stream, numbers, refused, lambda read: show_progress(read, size))
-            taken = await app.import_knowledge.take(lines, show_progress)
-    refused += [(numbers[number - 1], problem) for number, problem in taken.refused]
-    counts = {name: getattr(taken, name) for name in ("sources", "added", "changed", "chunks", "extractions")}
-    return {**counts, "refused": [{"line": number, "problem": problem} for number, problem in sorted(refused)]}
+async def _import(session: CommandSession, file: Path) -> Answer:
+    with _open(file) as (stream, size):
+        if app := session.app:
+            with show_bar("Importing") as show_progress:
+                return build_import_response(await app.import_knowledge.take_stream(stream, show_progress, size))
+        lines = stream.read(MAX_UPLOAD_BYTES + 1)
+    if len(lines) > MAX_UPLOAD_BYTES:
+        raise Invalid(
+            f"{file} is larger than {MAX_UPLOAD_BYTES // 2**20} MiB, and a gateway takes no more at once: export the "
+            "sources to several files, or stop the gateway",
+            details={"field": "FILE"},
+        )
+    from rich.console import Console
+
+    with Console(stderr=True).status("Importing"), _raise_on_interrupt():
+        response: Answer = await session.send(
+            "/api/v1/knowledge/import",
+            content=(JSON_LINES, lines),
+            tenant=session.settings.tenant,
+            timeout_seconds=TIMEOUT_SECONDS,
+        )
+    return response
+
+
+@contextmanager
+def _raise_on_interrupt() -> Iterator[None]:
+    """Lets Ctrl-C end a request that waits for its response: asyncio would only note it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
@@ -148,27 +167,6 @@ def _open(file: Path) -> Iterator[tuple[IO[bytes], int]]:
         raise Invalid(f"cannot read {file}: {error.strerror}", details={"field": "FILE"}) from error
 
 
-def _read_objects(
-    stream: IO[bytes], numbers: list[int], refused: list[tuple[int, str]], progress: Callable[[int], None]
-) -> Iterator[Mapping[str, Any]]:
-    """The objects in the lines of a stream. Collects the number of each object's line, and invalid lines."""
-    number = read = 0
-    while line := stream.readline(MAX_LINE_BYTES + 1):
-        number, read = number + 1, read + len(line)
-        if len(line) > MAX_LINE_BYTES:
-            refused.append((number, f"longer than {MAX_LINE_BYTES // 2**20} MiB: reading stops here"))
-            return
-        progress(read)
-        if line.strip():
-            try:
-                value = parse_object(line)
-            except Invalid as error:
-                refused.append((number, error.message))
-            else:
-                numbers.append(number)
-                yield value
-
-
 def _describe(counts: Mapping[str, int]) -> str:
     *first, last = (format_count(counts[f"{kind}s"], kind) for kind in KINDS)
     return f"{', '.join(first)} and {last}"
@@ -176,7 +174,7 @@ def _describe(counts: Mapping[str, int]) -> str:
 
 def _show_imported(answer: Answer) -> None:
     sources = ", ".join(f"{answer[name]} {name}" for name in ("added", "changed") if answer[name])
-    skipped = len(answer["refused"])
+    skipped = answer["refused_count"]
     click.echo(
         f"{_describe(answer)} imported"
         + (f" (sources: {sources})" if sources else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
@@ -14,9 +15,10 @@ from toolscript.domain.search import MAX_QUERY_CHARACTERS
 from toolscript.services.knowledge.context import PassageContext
 from toolscript.services.knowledge.search import DEFAULT_HITS, MAX_HITS, KnowledgeQuery
 from toolscript.surfaces.callers import require_answer_caller
-from toolscript.surfaces.http.bodies import read_json
+from toolscript.surfaces.http.bodies import read_body, read_json, run_while_connected
 from toolscript.surfaces.http.dependencies import ADMIN, KNOWLEDGE_CLIENT, CurrentApp, Served
 from toolscript.surfaces.http.errors import KnowledgeUnavailable
+from toolscript.surfaces.http.input_limits import MAX_UPLOAD_BYTES
 from toolscript.surfaces.http.openapi import errors, request_body
 from toolscript.surfaces.http.responses import JsonResponse
 from toolscript.surfaces.http.schemas.knowledge import (
@@ -26,15 +28,22 @@ from toolscript.surfaces.http.schemas.knowledge import (
     QUERY,
     TOPICS,
     TYPES,
+    ImportResponse,
     KnowledgeRequest,
     KnowledgeResponse,
 )
 from toolscript.surfaces.http.schemas.models import ONE_LINE
-from toolscript.surfaces.json.knowledge import build_knowledge_response, parse_words, public_error_message
+from toolscript.surfaces.json.knowledge import (
+    build_import_response,
+    build_knowledge_response,
+    parse_words,
+    public_error_message,
+)
 
 MAX_SEARCH_BYTES = 2**20
 LISTS = frozenset({"type", "topics"})
 BODY_ONLY = frozenset({"filters"})
+JSON_LINES = ("application/x-ndjson", "text/plain")
 SEVERAL = " Several values: repeat the parameter, or separate them by commas."
 
 router = APIRouter(tags=["knowledge"])
@@ -84,6 +93,24 @@ async def search_knowledge(
     except Unavailable as error:
         raise KnowledgeUnavailable(public_error_message(error), details=error.details) from error
     return JsonResponse(build_knowledge_response(ask.query, results))
+
+
+@router.post(
+    "/api/v1/knowledge/import",
+    summary="Import sources, chunks and extractions as JSON lines",
+    description="The lines of `toolscript knowledge export`, up to 256 MiB. Invalid lines are refused, and the others "
+    "imported. Responds when the sources can be found; repeating a request that was interrupted completes it.",
+    response_model=ImportResponse,
+    responses=errors(400, 413),
+    openapi_extra={
+        "requestBody": {"content": {kind: {"schema": {"type": "string"}} for kind in JSON_LINES}, "required": True}
+    },
+    dependencies=[ADMIN],
+)
+async def import_knowledge(request: Request, app: CurrentApp) -> JsonResponse:
+    body = await read_body(request, MAX_UPLOAD_BYTES)
+    report = await run_while_connected(request, app.import_knowledge.take_stream(BytesIO(body)))
+    return JsonResponse(build_import_response(report))
 
 
 @router.delete(

@@ -19,6 +19,7 @@ from toolscript.services.knowledge.search import (
 )
 from toolscript.surfaces.http.schemas.models import DEGRADED, ResponseModel, StrictRequestModel
 from toolscript.surfaces.json.filters import FiltersModel
+from toolscript.surfaces.json.knowledge import MAX_REFUSED
 
 QUERY = "The search text, in plain words."
 LIMIT = f"Maximum number of results. Default: {DEFAULT_HITS}."
@@ -115,6 +116,25 @@ class KnowledgeMetadataResponse(ResponseModel):
         "are not indexed yet."
     )
     degraded: list[SearchPart] = Field(default_factory=list, description=f"{DEGRADED} Left out if there are none.")
+
+
+class RefusedLineResponse(ResponseModel):
+    """A line that was not imported."""
+
+    line: int = Field(ge=1, description="Its number in the body.")
+    problem: str
+
+
+class ImportResponse(ResponseModel):
+    """What was imported."""
+
+    sources: int
+    added: int = Field(description="New sources.")
+    changed: int = Field(description="Sources that were replaced by something else.")
+    chunks: int
+    extractions: int
+    refused: list[RefusedLineResponse] = Field(description=f"The first {MAX_REFUSED} lines that were refused.")
+    refused_count: int
 
 
 class CitationResponse(ResponseModel):
