@@ -92,6 +92,7 @@ from toolscript.services.tools.native_changes import NativeChanges
 from toolscript.services.tools.overview import ToolOverviews
 from toolscript.services.tools.ranking import ToolRanking
 from toolscript.services.tools.token_costs import TokenCosts
+from toolscript.services.tools.tool_map import DrawToolMap
 from toolscript.services.trust.screening import Screening
 from toolscript.settings import Settings
 
@@ -208,6 +209,7 @@ class App:
         )
         self.resync = Resync(gateway, self.sync, items, skills)
         self.token_costs = TokenCosts(items, self.snapshots, visibility)
+        self.tool_map = DrawToolMap(self.catalogue_index, self.snapshots, visibility.find_view)
 
     def _build_text_services(self, retriever: Retriever) -> None:
         index, embedder, observability = self.index, self.text_model.embedder, self.observability

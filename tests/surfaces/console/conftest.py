@@ -6,23 +6,26 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 
 from tests.servers import make_scripted_spec
 from tests.servers.gateway import RunningGateway, run_gateway
-from tests.servers.real import real_servers
+from tests.servers.real import MODULES, real_servers
 
 # Not imported here: where Playwright is not installed, the tests are skipped and their types checked all the same.
 Page: TypeAlias = Any
 Browser: TypeAlias = Any
 
 WAIT_MS = 60_000
+START_SECONDS = 240.0  # 10 s where nothing else runs
 HOSTILE_NAME = "run_<script>alert(1)</script>"
 HOSTILE_TEXT = '<img src=x onerror="alert(2)"> Paints a wall in <b>bold</b> colours.'
 REVERSED = "Sorts a shelf \u202esdrawkcab\u202c and \u200bbackwards."
@@ -30,7 +33,7 @@ OpenPage = Callable[..., Awaitable[Page]]
 MISSING = "no Chromium, or no playwright: `make test` installs both; TOOLSCRIPT_TEST_CHROMIUM names another browser"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 async def browser() -> AsyncIterator[Browser]:
     playwright = pytest.importorskip("playwright.async_api", reason=MISSING)
     names = map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))
@@ -79,7 +82,7 @@ async def open_page(browser: Browser) -> AsyncIterator[OpenPage]:
     assert not faults
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def hostile_listing(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Tools whose texts try to become part of the page, or to fill it."""
     schema = {
@@ -97,7 +100,7 @@ def hostile_listing(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def console_gateway(tmp_path_factory: pytest.TempPathFactory, hostile_listing: Path) -> Iterator[RunningGateway]:
     """A gateway with real servers, hostile definitions, and a server that does not start."""
     folder = tmp_path_factory.mktemp("gateway")
@@ -106,4 +109,18 @@ def console_gateway(tmp_path_factory: pytest.TempPathFactory, hostile_listing: P
     servers |= {"hostile": make_scripted_spec(listing=str(hostile_listing)), "broken": make_scripted_spec(crash=True)}
     (folder / ".toolscript.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
     with run_gateway(folder, "--data-dir", str(folder / "data"), SEARCH_MODEL="", FEEDBACK="true") as gateway:
+        deadline = time.monotonic() + START_SECONDS
+        while (
+            httpx.get(f"{gateway.url}/ready", timeout=60).json().get("servers", {}).get("ready", 0) < len(servers) - 1
+        ):
+            assert time.monotonic() < deadline, gateway.log.read_text()
+            time.sleep(0.1)
         yield gateway
+
+
+async def find_violations(page: Page) -> list[str]:
+    """Serious problems that axe finds."""
+    await page.evaluate((MODULES / "axe-core" / "axe.min.js").read_text(encoding="utf-8"))
+    found = await page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    serious = [each for each in found["violations"] if each["impact"] in {"serious", "critical"}]
+    return [f"{each['id']}: {[node['html'][:200] for node in each['nodes'][:3]]}" for each in serious]

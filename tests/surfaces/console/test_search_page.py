@@ -8,18 +8,9 @@ from typing import Any
 import pytest
 
 from tests.servers.gateway import RunningGateway
-from tests.servers.real import MODULES
-from tests.surfaces.console.conftest import HOSTILE_NAME, OpenPage, Page
+from tests.surfaces.console.conftest import HOSTILE_NAME, OpenPage, find_violations
 
 MAX_FIRST_BYTES = 100_000
-
-
-async def find_violations(page: Page) -> list[str]:
-    """Serious problems that axe finds."""
-    await page.evaluate((MODULES / "axe-core" / "axe.min.js").read_text(encoding="utf-8"))
-    found = await page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    serious = [each for each in found["violations"] if each["impact"] in {"serious", "critical"}]
-    return [f"{each['id']}: {[node['html'][:200] for node in each['nodes'][:3]]}" for each in serious]
 
 
 @pytest.mark.req("W-01", "W-02")

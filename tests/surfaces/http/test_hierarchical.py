@@ -477,3 +477,12 @@ async def test_while_the_application_is_being_opened_every_route_is_a_503(small:
             assert answer.status_code == 503
             assert answer.json()["error"]["code"] == "UNAVAILABLE"
             assert "try again" in answer.json()["error"]["message"]
+
+
+async def test_the_map_has_a_place_for_every_tool(http: httpx.AsyncClient) -> None:
+    response = (await http.get("/api/v1/map")).json()
+    tools = (await http.get("/tools")).json()["tools"]
+    assert {each["id"] for each in response["tools"]} == {tool["toolId"] for tool in tools}
+    assert all(-1 <= each[axis] <= 1 for each in response["tools"] for axis in ("x", "y"))
+    assert len({(each["x"], each["y"]) for each in response["tools"]}) > 1
+    assert (await http.get("/api/v1/map")).json() == response

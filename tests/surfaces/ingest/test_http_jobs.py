@@ -122,6 +122,29 @@ async def test_uploaded_files_become_knowledge_with_the_scope_admin(
         assert [each["id"] for each in listed["jobs"]] == [job["id"]]
 
 
+async def test_an_uploaded_file_without_a_heading_is_called_by_its_name(
+    served: tuple[App, httpx.AsyncClient],
+) -> None:
+    app, http = served
+    names = ["notes/tea_table.txt", f"{'é' * 300}.txt", "..txt"]
+    files = [("file", (name, f"Tea number {i} is brewed.".encode())) for i, name in enumerate(names)]
+    started = await http.post("/api/v1/ingest?as=knowledge", files=files)
+    job = await finish(http, started.json(), {})
+    assert job["files"] == {"total": 3, "done": 3}
+    titles = sorted(source.title for source in await app.knowledge.list_sources())
+    assert "tea table" in titles
+    assert not [title for title in titles if title.startswith("toolscript")]
+
+
+async def test_the_sources_of_knowledge_are_listed(served: tuple[App, httpx.AsyncClient]) -> None:
+    _, http = served
+    assert (await http.get("/api/v1/knowledge/sources")).json() == {"sources": []}
+    files = {"file": ("bees.md", b"# Bees\n\nA hive needs shade.")}
+    await finish(http, (await http.post("/api/v1/ingest?as=knowledge", files=files)).json(), {})
+    (source,) = (await http.get("/api/v1/knowledge/sources")).json()["sources"]
+    assert (source["title"], source["path"], source["chunks"], source["status"]) == ("Bees", "bees.md", 1, "ready")
+
+
 async def test_only_paths_below_the_allowed_folders_are_read(
     served: tuple[App, httpx.AsyncClient], tmp_path: Path
 ) -> None:

@@ -25,6 +25,8 @@ from toolscript.services.support.concurrency import Progress
 MAX_BATCH_DOCUMENTS = 256
 MAX_BATCH_CHARACTERS = 8 * 2**20
 MAX_WARNINGS = 20
+# Four bytes each at most: file systems take 255 bytes.
+MAX_NAME_CHARACTERS = 50
 
 
 class FileWork(Protocol):
@@ -54,17 +56,17 @@ class IngestFile:
 
     @asynccontextmanager
     async def _open(self, job: Job, file: JobFile) -> AsyncIterator[Path]:
-        """The path to read: that of the file, or of a copy of its uploaded content with the same ending."""
+        """The path to read: that of the file, or of a copy of its uploaded content with the same name, which may become
+        its title."""
         if file.path:
             await asyncio.to_thread(_require_unchanged, job, file)
             yield Path(file.path)
             return
         content = await self._store.read_content(file.job_id, file.number)
-        name = PurePosixPath(file.name)
-        with tempfile.NamedTemporaryFile(prefix="toolscript-", suffix=find_ending(name) or name.suffix) as copy:
-            await asyncio.to_thread(copy.write, content)
-            copy.flush()
-            yield Path(copy.name)
+        with tempfile.TemporaryDirectory(prefix="toolscript-") as folder:
+            copy = Path(folder, _name_copy(PurePosixPath(file.name)))
+            await asyncio.to_thread(copy.write_bytes, content)
+            yield copy
 
     async def _put_documents(self, job: Job, file: JobFile, path: Path, progress: Progress) -> FileOutcome:
         reader = DocumentFileReader(self._reader, job.details.get("metadata") or {})
@@ -94,6 +96,12 @@ class IngestFile:
             title=made.source.title,
             warnings=_shorten(made.warnings),
         )
+
+
+def _name_copy(name: PurePosixPath) -> str:
+    """The name of an uploaded file, short enough for every file system, with its ending."""
+    ending = find_ending(name) or name.suffix
+    return name.name.removesuffix(ending).replace("\0", "")[:MAX_NAME_CHARACTERS] + ending
 
 
 def _require_unchanged(job: Job, file: JobFile) -> None:

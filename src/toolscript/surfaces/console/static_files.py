@@ -67,9 +67,13 @@ class StaticFile:
 class ConsoleFiles:
     """An ASGI application that answers with the files of the console."""
 
+    path = FILES_PATH.rstrip("/")
+    """Its name in metrics and logs: one for all files."""
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers a request. Raises HTTPException for a name that is not one of its files, and for the page if the
         client does not ask for HTML: JSON clients get the JSON error of an unknown path."""
+        scope["route"] = self
         name = PAGE if scope["path"] == PAGE_PATH else scope["path"].removeprefix(FILES_PATH)
         file = (await asyncio.to_thread(load_files)).get(name)
         if file is None or not is_console_request(scope):

@@ -23,6 +23,8 @@ class ServedApp:
         self._open, self._ready = asyncio.Event(), asyncio.Event()
         self.has_become_ready = asyncio.Event()
         """Set when it is ready for the first time, and for ever after."""
+        self.is_stopping = asyncio.Event()
+        """Set when the server stops: streams end then."""
         if app:
             self._open.set()
         if ready:

@@ -49,6 +49,7 @@ class HttpServer:
     def stop(self) -> None:
         """Stops the server after the requests in progress are answered, and subscriptions are ended."""
         self._server.should_exit = True
+        self.served.is_stopping.set()
         if self.served.current:
             self.served.current.native_changes.end_streams()
 

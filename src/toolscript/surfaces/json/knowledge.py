@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from toolscript.domain.errors import InvalidArguments
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from toolscript.domain.errors import Unavailable
     from toolscript.domain.knowledge import Position, Source
@@ -61,6 +61,17 @@ def build_import_response(report: ImportReport) -> dict[str, Any]:
     counts = {name: getattr(report, name) for name in ("sources", "added", "changed", "chunks", "extractions")}
     listed = [{"line": number, "problem": problem} for number, problem in report.refused[:MAX_REFUSED]]
     return {**counts, "refused": listed, "refused_count": len(report.refused)}
+
+
+def build_sources_response(sources: Sequence[Source], counts: Mapping[str, tuple[int, int]]) -> dict[str, Any]:
+    """Builds the response of `GET /api/v1/knowledge/sources` and `toolscript knowledge list`, from the numbers of
+    chunks and extractions by id."""
+    return {"sources": [_build_source_row(each, *counts.get(each.id, (0, 0))) for each in sources]}
+
+
+def _build_source_row(source: Source, chunks: int, extractions: int) -> dict[str, Any]:
+    counts = {"chunks": chunks, "extractions": extractions}
+    return {**build_source_response(source), **counts, "ingested_at": source.ingested_at, "status": source.status}
 
 
 def _build_answer(answer: KnowledgeAnswer, hits: Sequence[KnowledgeHit]) -> dict[str, Any]:

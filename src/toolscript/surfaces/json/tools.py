@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from toolscript.domain.catalog import Item
     from toolscript.domain.servers import CallResult, ServerStatus
     from toolscript.services.tools.hybrid_search import ToolHit, ToolResults
+    from toolscript.services.tools.tool_map import ToolMap
 
 
 ASLEEP = "asleep"
@@ -89,6 +90,20 @@ def build_stats_response(app: App, indexed: int) -> dict[str, Any]:
         "learned": asdict(app.tool_ranking.learned),
         "limit": settings.search_limit,
         "threshold": settings.search_threshold,
+    }
+
+
+def build_map_response(drawn: ToolMap) -> dict[str, Any]:
+    """Builds the response of `GET /api/v1/map`: coordinates with three digits, more than a screen has."""
+    return {
+        "tools": [
+            {"id": each.id, "x": round(each.x, 3), "y": round(each.y, 3), "skill_id": each.skill}
+            for each in drawn.tools
+        ],
+        "duplicates": [
+            {"tool_ids": [first, second], "similarity": round(similarity, 4)}
+            for first, second, similarity in drawn.duplicates
+        ],
     }
 
 

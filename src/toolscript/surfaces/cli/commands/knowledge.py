@@ -24,11 +24,10 @@ from toolscript.surfaces.cli.terminal.tables import Columns, print_table
 from toolscript.surfaces.cli.terminal.text import confirm_or_raise, print_answer, print_note, printable
 from toolscript.surfaces.cli.terminal.values import format_conditions, parse_conditions
 from toolscript.surfaces.json.citations import format_citation
-from toolscript.surfaces.json.knowledge import build_knowledge_response, build_source_response
+from toolscript.surfaces.json.knowledge import build_knowledge_response, build_sources_response
 
 if TYPE_CHECKING:
     from toolscript.app.app import App
-    from toolscript.domain.knowledge import Source
 
 Answer = Mapping[str, Any]
 
@@ -156,15 +155,7 @@ async def _list_sources(settings: Settings) -> Answer:
     from toolscript.app.app import open_library
 
     async with open_library(settings) as library:
-        counts = await library.count_contents()
-        return {
-            "sources": [_build_source_row(each, *counts.get(each.id, (0, 0))) for each in await library.list_sources()]
-        }
-
-
-def _build_source_row(source: Source, chunks: int, extractions: int) -> dict[str, Any]:
-    counts = {"chunks": chunks, "extractions": extractions}
-    return {**build_source_response(source), **counts, "ingested_at": source.ingested_at, "status": source.status}
+        return build_sources_response(await library.list_sources(), await library.count_contents())
 
 
 async def _remove_sources(session: CommandSession, references: Sequence[str], *, is_confirmed: bool) -> Answer:

@@ -16,6 +16,7 @@ from toolscript.surfaces.http.responses import JsonResponse
 from toolscript.surfaces.http.schemas import hierarchical as schemas
 from toolscript.surfaces.http.schemas.models import ONE_LINE
 from toolscript.surfaces.json import hierarchical as responses
+from toolscript.surfaces.json.tools import build_map_response
 
 MAX_HITS = 50
 
@@ -43,6 +44,15 @@ async def search(request: Request, app: CurrentApp) -> JsonResponse:
         tokens = app.token_costs.of(json.dumps(response, ensure_ascii=False))
         response["metadata"]["tokens"] = {"answer": tokens, "all_tools": await app.token_costs.of_everything()}
     return JsonResponse(response)
+
+
+@router.get(
+    "/map",
+    summary="Every tool as a point in two dimensions, near to those that do similar things",
+    response_model=schemas.MapResponse,
+)
+async def draw_map(app: CurrentApp) -> JsonResponse:
+    return JsonResponse(build_map_response(await app.tool_map.draw()))
 
 
 @router.get("/search/skills", summary="Find skills only", response_model=list[schemas.SkillHitResponse])

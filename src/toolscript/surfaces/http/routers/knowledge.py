@@ -31,11 +31,13 @@ from toolscript.surfaces.http.schemas.knowledge import (
     ImportResponse,
     KnowledgeRequest,
     KnowledgeResponse,
+    SourceListResponse,
 )
 from toolscript.surfaces.http.schemas.models import ONE_LINE
 from toolscript.surfaces.json.knowledge import (
     build_import_response,
     build_knowledge_response,
+    build_sources_response,
     parse_words,
     public_error_message,
 )
@@ -111,6 +113,17 @@ async def import_knowledge(request: Request, app: CurrentApp) -> JsonResponse:
     body = await read_body(request, MAX_UPLOAD_BYTES)
     report = await run_while_connected(request, app.import_knowledge.take_stream(BytesIO(body)))
     return JsonResponse(build_import_response(report))
+
+
+@router.get(
+    "/api/v1/knowledge/sources",
+    summary="List the sources of knowledge by title",
+    response_model=SourceListResponse,
+    dependencies=[ADMIN],
+)
+async def list_sources(app: CurrentApp) -> JsonResponse:
+    counts = await app.knowledge.count_contents()
+    return JsonResponse(build_sources_response(await app.knowledge.list_sources(), counts))
 
 
 @router.delete(

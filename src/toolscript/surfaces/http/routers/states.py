@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from toolscript.domain.errors import NotFound, Unavailable
 from toolscript.surfaces.http.dependencies import ADMIN, METRICS, PUBLIC, CurrentApp, Served
 from toolscript.surfaces.http.openapi import errors
 from toolscript.surfaces.http.responses import JsonResponse
 from toolscript.surfaces.http.schemas.tools import HealthResponse, ReadinessResponse, ServerListResponse
+from toolscript.surfaces.http.server_events import MEDIA_TYPE, describe_servers, stream_servers
 from toolscript.surfaces.json.calls import build_health_response
-from toolscript.surfaces.json.tools import build_readiness_response, build_servers_response
+from toolscript.surfaces.json.tools import build_readiness_response
 
 router = APIRouter(tags=["states"])
 
@@ -44,12 +45,15 @@ async def get_readiness(served: Served, app: CurrentApp) -> JsonResponse:
 @router.get(
     "/servers",
     summary="The servers behind the gateway and their states",
+    description="With `Accept: text/event-stream`, a stream of server-sent events: the same list now, and whenever it "
+    "has changed.",
     response_model=ServerListResponse,
     dependencies=[ADMIN],
 )
-async def list_servers(app: CurrentApp) -> JsonResponse:
-    warnings = await app.tool_overviews.list_warnings()
-    return JsonResponse(build_servers_response(app.gateway.statuses, app.gateway.configuration_error, warnings))
+async def list_servers(request: Request, served: Served, app: CurrentApp) -> Response:
+    if request.headers.get("accept", "").startswith(MEDIA_TYPE):
+        return StreamingResponse(stream_servers(served), media_type=MEDIA_TYPE, headers={"Cache-Control": "no-store"})
+    return JsonResponse(await describe_servers(app))
 
 
 @router.get(

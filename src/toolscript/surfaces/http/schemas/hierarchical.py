@@ -101,3 +101,26 @@ class HierarchicalSearchResponse(ResponseModel):
     tools: list[FoundToolResponse]
     matched_skills: list[SkillHitResponse]
     metadata: HierarchicalMetadataResponse
+
+
+class PlacedToolResponse(ResponseModel):
+    """A tool on the map."""
+
+    id: str
+    x: float = Field(ge=-1, le=1)
+    y: float = Field(ge=-1, le=1)
+    skill_id: str | None
+
+
+class DuplicateResponse(ResponseModel):
+    """Two tools that are nearly the same."""
+
+    tool_ids: list[str]
+    similarity: float = Field(description="Cosine similarity.")
+
+
+class MapResponse(ResponseModel):
+    """The map of the catalogue. Tools without a vector are left out."""
+
+    tools: list[PlacedToolResponse]
+    duplicates: list[DuplicateResponse] = Field(description="Pairs, the most similar first.")

@@ -167,3 +167,24 @@ class KnowledgeResponse(ResponseModel):
     answer: AnswerResponse | None = Field(default=None, description="Left out unless the request asks for it.")
     results: list[KnowledgeResultResponse]
     metadata: KnowledgeMetadataResponse
+
+
+class SourceRowResponse(ResponseModel):
+    """A book, paper or other file in the knowledge."""
+
+    id: str
+    title: str
+    authors: list[str]
+    date: str | None = Field(description="As the file gives it.")
+    type: str
+    path: str
+    chunks: int
+    extractions: int
+    ingested_at: str
+    status: str = Field(description="`ready` if all of it can be found.")
+
+
+class SourceListResponse(ResponseModel):
+    """The sources of knowledge."""
+
+    sources: list[SourceRowResponse]

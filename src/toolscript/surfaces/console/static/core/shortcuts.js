@@ -14,7 +14,7 @@ export function installShortcuts() {
     if (document.querySelector("dialog[open]")) return;
     const isChord = performance.now() < chordUntil;
     chordUntil = 0;
-    const page = isChord && PAGES.find((each) => each.icon && each.name.startsWith(event.key));
+    const page = isChord && PAGES.find((each) => each.icon && (each.key ?? each.name[0]) === event.key);
     if (page) go(link(page.name));
     else if (event.key === "/") focusSearch();
     else if (event.key === "?") isHelpOpen.set(true);

@@ -20,5 +20,5 @@ const PATHS = {
 };
 
 export function Icon({ name }) {
-  return html`<svg class="icon" viewBox="0 0 16 16" aria-hidden="true" focusable="false"><path d=${PATHS[name]} /></svg>`;
+  return html`<svg class=${`icon icon-${name}`} viewBox="0 0 16 16" aria-hidden="true" focusable="false"><path d=${PATHS[name]} /></svg>`;
 }

@@ -14,7 +14,7 @@ const KEYS = [
 
 export function ShortcutHelp() {
   const isOpen = useStore(isHelpOpen);
-  const pages = PAGES.filter((page) => page.icon).map((page) => [["g", page.name[0]], page.title]);
+  const pages = PAGES.filter((page) => page.icon).map((page) => [["g", page.key ?? page.name[0]], page.title]);
   const rows = ([keys, meaning]) => html`<div key=${meaning}><dt>${keys.map((key) => html`<kbd>${key}</kbd>`)}</dt><dd>${meaning}</dd></div>`;
   return html`<${Dialog} isOpen=${isOpen} onClose=${() => isHelpOpen.set(false)} title="Keys">
     <dl class="keys">${KEYS.map(rows)}${pages.map(rows)}</dl>

@@ -1,0 +1,73 @@
+"""The catalogue as a map: every tool has a place, near to those that do similar things."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from toolscript.ports.indexes import VectorIndex
+from toolscript.retrieval.projection import find_near_pairs, project
+from toolscript.services.catalogue.snapshot import CatalogueSnapshots
+from toolscript.services.catalogue.tool_points import TOOLS
+from toolscript.services.catalogue.visibility import FindView
+
+# Tools that a person would call the same: of the tools of eighty servers, below it most pairs do different things.
+MIN_SIMILARITY = 0.97
+MAX_PAIRS = 1000
+SKILL = "primary_skill_id"
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedTool:
+    """A tool on the map: its coordinates from -1 to 1, and its skill."""
+
+    id: str
+    x: float
+    y: float
+    skill: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolMap:
+    """All places, and the pairs of tools that are nearly the same, with their similarity."""
+
+    tools: tuple[PlacedTool, ...] = ()
+    duplicates: tuple[tuple[str, str, float], ...] = ()
+
+
+class DrawToolMap:
+    """Draws the map of the catalogue, once for each version of it."""
+
+    def __init__(self, index: VectorIndex, snapshots: CatalogueSnapshots, find_view: FindView) -> None:
+        self._index = index
+        self._snapshots = snapshots
+        self._find_view = find_view
+        self._lock = asyncio.Lock()
+        self._drawn: tuple[int, ToolMap] = (-1, ToolMap())
+
+    async def draw(self) -> ToolMap:
+        """The part of the map that the caller may see. Tools without a vector are left out. Raises Unavailable."""
+        async with self._lock:
+            version = self._snapshots.current().version
+            if self._drawn[0] != version:
+                self._drawn = version, await self._draw_everything()
+        drawn, view = self._drawn[1], await self._find_view()
+        if view.ids is None:
+            return drawn
+        return ToolMap(
+            tuple(each for each in drawn.tools if view.shows(each.id)),
+            tuple(pair for pair in drawn.duplicates if view.shows(pair[0]) and view.shows(pair[1])),
+        )
+
+    async def _draw_everything(self) -> ToolMap:
+        facts = (await self._snapshots.current().facts()).items
+        skills = {each.id: each.payload.get(SKILL) for each in await self._index.scroll(TOOLS, fields=(SKILL,))}
+        vectors = await self._index.vectors(TOOLS, [item_id for item_id in skills if item_id in facts])
+        ids, values = list(vectors), list(vectors.values())
+        places = await asyncio.to_thread(project, values)
+        pairs = await asyncio.to_thread(find_near_pairs, values, MIN_SIMILARITY, MAX_PAIRS)
+        tools = (
+            PlacedTool(item_id, float(x), float(y), skills[item_id])
+            for item_id, (x, y) in zip(ids, places, strict=True)
+        )
+        return ToolMap(tuple(tools), tuple((ids[a], ids[b], similar) for a, b, similar in pairs))

@@ -1,0 +1,166 @@
+"""The other pages in a real browser, with the data of real servers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.servers import make_scripted_spec
+from tests.servers.gateway import RunningGateway, run_gateway
+from tests.surfaces.console.conftest import OpenPage, find_violations
+
+
+@pytest.mark.req("W-01", "W-02")
+async def test_a_tool_is_called_with_its_form(console_gateway: RunningGateway, open_page: OpenPage) -> None:
+    page = await open_page(f"{console_gateway.url}/#/tool/everything__get-sum")
+    form = page.get_by_role("region", name="Call")
+    await form.get_by_role("button", name="Call").wait_for()
+    for field, value in zip(await form.locator("input[type=number]").all(), ("19", "23"), strict=True):
+        await field.fill(value)
+    await form.get_by_role("button", name="Call").click()
+    await form.get_by_text("42").wait_for()
+    await page.get_by_role("button", name="TypeScript").click()
+    await page.get_by_text("export interface EverythingGetSumParams").wait_for()
+    assert await find_violations(page) == []
+
+
+@pytest.mark.req("W-02")
+async def test_answers_are_shown_as_text_and_pictures(console_gateway: RunningGateway, open_page: OpenPage) -> None:
+    page = await open_page(f"{console_gateway.url}/#/tool/everything__echo")
+    form = page.get_by_role("region", name="Call")
+    await form.get_by_label("message").fill("<b>loud</b> \u202edrawkcab")
+    await form.get_by_role("button", name="Call").click()
+    await form.get_by_text("<b>loud</b> ⟨U+202E⟩drawkcab").wait_for()
+    await page.goto(f"{console_gateway.url}/#/tool/everything__get-tiny-image")
+    await page.get_by_role("region", name="Call").get_by_role("button", name="Call").click()
+    image = page.get_by_alt_text("An image of the answer")
+    await image.wait_for()
+    assert await image.evaluate("image => image.decode().then(() => image.naturalWidth)") > 0
+
+
+@pytest.mark.req("W-01", "W-02")
+async def test_a_definition_in_quarantine_is_looked_at_and_approved(
+    console_gateway: RunningGateway, open_page: OpenPage
+) -> None:
+    page = await open_page(f"{console_gateway.url}/#/tool/hostile__sort_shelf")
+    quarantine = page.get_by_role("region", name="Quarantine")
+    await quarantine.get_by_role("heading", name="description").wait_for()
+    assert "\u202e" not in await quarantine.inner_text()
+    assert await find_violations(page) == []
+    await quarantine.get_by_role("button", name="Approve this definition").click()
+    await quarantine.wait_for(state="detached")
+    await page.get_by_role("region", name="Call").get_by_role("button", name="Call").wait_for()
+
+
+@pytest.mark.req("W-01")
+async def test_the_list_of_tools_is_narrowed_down(console_gateway: RunningGateway, open_page: OpenPage) -> None:
+    page = await open_page(f"{console_gateway.url}/#/tools")
+    await page.get_by_label("Server").select_option("everything")
+    await page.get_by_label("Words").fill("echo")
+    rows = page.locator("tbody tr")
+    await rows.get_by_role("link", name="echo").wait_for()
+    assert "everything" in await rows.first.inner_text()
+    assert await find_violations(page) == []
+
+
+@pytest.mark.req("W-01")
+async def test_servers_are_followed_live(tmp_path: Path, open_page: OpenPage) -> None:
+    configuration = tmp_path / ".toolscript.json"
+    servers = {"broken": make_scripted_spec(crash=True), "steady": make_scripted_spec()}
+    configuration.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+    with run_gateway(tmp_path, "--data-dir", str(tmp_path / "data")) as gateway:
+        page = await open_page(f"{gateway.url}/#/servers", expects=("Failed to load resource",))
+        await page.locator(".server", has_text="broken").get_by_text("failed", exact=True).wait_for()
+        await page.locator(".server", has_text="steady").get_by_text("ready", exact=True).wait_for()
+        assert await find_violations(page) == []
+        servers["later"] = make_scripted_spec()
+        configuration.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+        await page.locator(".server", has_text="later").get_by_text("ready", exact=True).wait_for()
+        await page.get_by_role("button", name="steady").click()
+        await page.get_by_text("Nobody has called it yet.").wait_for()
+
+
+@pytest.mark.req("W-01")
+async def test_skills_show_their_tools(console_gateway: RunningGateway, open_page: OpenPage) -> None:
+    page = await open_page(f"{console_gateway.url}/#/skills")
+    await page.get_by_role("button", name="File Operations").click()
+    await page.locator(".skill-tools").get_by_text("read_text_file").wait_for()
+    assert await find_violations(page) == []
+
+
+@pytest.mark.req("W-01")
+async def test_calls_are_listed_and_filtered(console_gateway: RunningGateway, open_page: OpenPage) -> None:
+    page = await open_page(f"{console_gateway.url}/#/tool/filesystem__read_text_file", expects=("Failed to load",))
+    form = page.get_by_role("region", name="Call")
+    await form.get_by_label("path", exact=False).first.fill("/nowhere")
+    await form.get_by_role("button", name="Call").click()
+    await form.get_by_role("alert").wait_for()
+    await page.goto(f"{console_gateway.url}/#/calls")
+    await page.get_by_label("Outcome").select_option("error")
+    await page.get_by_role("region", name="Events").get_by_text("filesystem__read_text_file").first.wait_for()
+    await page.get_by_role("button", name="All", exact=True).click()
+    await page.get_by_role("button", name="Searches").click()
+    await page.get_by_role("columnheader", name="Request").wait_for()
+    assert await find_violations(page) == []
+
+
+@pytest.mark.req("W-01")
+async def test_files_become_knowledge_that_is_found(console_gateway: RunningGateway, open_page: OpenPage) -> None:
+    page = await open_page(f"{console_gateway.url}/#/files")
+    text = "# Brewing\n\nGreen tea is brewed for two minutes at eighty degrees, and never with boiling water.\n"
+    await page.get_by_label("Files to add").set_input_files(
+        {"name": "brewing.md", "mimeType": "text/markdown", "buffer": text.encode()}
+    )
+    await page.get_by_role("region", name="Sources").get_by_text("Brewing", exact=False).first.wait_for()
+    await page.get_by_label("Question").fill("how long is green tea brewed")
+    passage = page.get_by_role("region", name="Passages")
+    await passage.locator("mark", has_text="tea").first.wait_for()
+    assert "two minutes" in await passage.inner_text()
+    assert await find_violations(page) == []
+
+
+@pytest.mark.req("W-01")
+async def test_own_requests_are_measured(console_gateway: RunningGateway, open_page: OpenPage) -> None:
+    page = await open_page(f"{console_gateway.url}/#/quality")
+    lines = ["read a text file => filesystem__read_text_file", '{"query": "echo", "relevant": ["everything__echo"]}']
+    await page.get_by_label("Requests and the tools").fill("\n".join([*lines, "fly to the moon => nobody__flies"]))
+    await page.get_by_role("button", name="Measure").click()
+    results = page.get_by_role("region", name="Results")
+    await results.get_by_text("not found").wait_for()
+    assert "1 of them finds no right tool" in await results.inner_text()
+    assert await find_violations(page) == []
+
+
+@pytest.mark.req("W-01")
+async def test_health_names_what_is_wrong_and_how_long_things_take(
+    console_gateway: RunningGateway, open_page: OpenPage
+) -> None:
+    page = await open_page(f"{console_gateway.url}/#/health")
+    await page.get_by_text("1 server failed.").wait_for()
+    await page.get_by_role("cell", name="GET /console").wait_for()
+    assert await find_violations(page) == []
+
+
+@pytest.mark.req("W-01")
+async def test_tools_are_chosen_on_the_map(console_gateway: RunningGateway, open_page: OpenPage) -> None:
+    page = await open_page(f"{console_gateway.url}/#/map")
+    canvas = page.locator("canvas")
+    await canvas.wait_for()
+    await page.get_by_text("File Operations").wait_for()
+    box = await canvas.bounding_box()
+    corners = [(2, 2), (box["width"] - 2, 2), (box["width"] - 2, box["height"] - 2), (2, box["height"] - 2)]
+    await page.keyboard.down("Shift")
+    for i, (x, y) in enumerate(corners):
+        await page.mouse.move(box["x"] + x, box["y"] + y)
+        if i == 0:
+            await page.mouse.down()
+    await page.mouse.up()
+    await page.keyboard.up("Shift")
+    chosen = page.get_by_role("region", name="Chosen tools")
+    await chosen.get_by_role("link", name="filesystem__read_text_file").wait_for()
+    assert await find_violations(page) == []
+    await page.get_by_label("Words of names").fill("echo")
+    await chosen.get_by_role("button", name="Let go").click()
+    await chosen.wait_for(state="detached")
