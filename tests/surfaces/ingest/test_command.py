@@ -128,6 +128,11 @@ def test_another_gateway_gets_the_files_themselves(
     assert ids == ["a.md", "deep/b%22ü.md"]
     assert run_json("ingest", "notes", *there)["unchanged"] == 2
     assert run_json("ingest", "notes/a.md", "--as", "knowledge", *there)["sources"][0]["title"] == "A"
+    Path("lines.jsonl").write_text(
+        '{"extraction": {"source_id": "A", "type": "warning", "content": {"what": "Bees sting"}, "topics": []}}'
+    )
+    assert run_json("knowledge", "import", "lines.jsonl", *there)["extractions"] == 1
+    assert "Bees sting" in invoke("knowledge", "search", "sting", "--type", "warning", *there).stdout
     assert (
         "on the gateway's own machine only" in invoke("knowledge", "ingest", "notes", "--as-one", *there, code=2).stderr
     )

@@ -8,6 +8,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -70,7 +71,7 @@ def remove(references: tuple[str, ...], yes: bool) -> None:
     toolscript knowledge remove "The Debian Adm"
     toolscript knowledge remove 5f0c2a9d3b7e41c8a6f0d2e1 --yes
     """
-    settings = read_settings()
+    settings = replace(read_settings(), gateway_url=None)  # the sources are listed here
     if not yes and not (sys.stdin and sys.stdin.isatty()):
         raise Invalid(
             "nothing was removed: there is no terminal for the confirmation; use --yes", details={"field": "--yes"}

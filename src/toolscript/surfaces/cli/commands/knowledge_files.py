@@ -61,6 +61,7 @@ def export(references: tuple[str, ...], output: Path | None) -> None:
 @click.command("import")
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE|-")
 @options.data_dir
+@options.gateway
 @options.as_json
 def import_(file: Path) -> None:
     """Import JSON lines: the output of export, or extractions that were made elsewhere.
@@ -138,7 +139,7 @@ async def _import(session: CommandSession, file: Path) -> Answer:
         response: Answer = await session.send(
             "/api/v1/knowledge/import",
             content=(JSON_LINES, lines),
-            tenant=session.settings.tenant,
+            tenant=None if session.settings.gateway_url else session.settings.tenant,
             timeout_seconds=TIMEOUT_SECONDS,
         )
     return response
