@@ -6,10 +6,9 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from enum import StrEnum
 from typing import Any
-
-from toolscript.domain.filters import parse_moment
 
 SCHEMA_VERSION = 1
 # Keys of a source's metadata: its date; the digest of its content, the details that a person gave, the model that
@@ -138,15 +137,18 @@ def derive_id(*parts: object) -> str:
     return hashlib.sha256("\x1f".join(map(str, parts)).encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
 
-def complete_date(date: str) -> str:
+def complete_date(written: str) -> str:
     """Completes a date that may lack its day and month to the first day that it can mean; empty for anything else.
 
     >>> complete_date("2024"), complete_date("2024-05"), complete_date("2024-05-31"), complete_date("soon")
     ('2024-01-01', '2024-05-01', '2024-05-31', '')
     """
-    match = _DATE.fullmatch(date)
+    match = _DATE.fullmatch(written)
     day = f"{match[1]}-{match[2] or '01'}-{match[3] or '01'}" if match else ""
-    return day if parse_moment(day) else ""
+    try:
+        return date.fromisoformat(day).isoformat()
+    except ValueError:
+        return ""
 
 
 def strip_language(stem: str) -> str:
