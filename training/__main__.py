@@ -98,6 +98,13 @@ def _run_fit(options: argparse.Namespace) -> None:
     print(f"wrote {options.out}")
 
 
+def _run_relevance(options: argparse.Namespace) -> None:
+    from training.relevance import fit_relevance, judge_hits, write_relevance
+
+    write_relevance(options.out, fit_relevance(judge_hits(options.sets, HERE / "requests", options.work)))
+    print(f"wrote {options.out}")
+
+
 def _run_all(options: argparse.Namespace) -> None:
     from training.data import read_prepared
     from training.recipe import LARGE, SMALL, train
@@ -148,10 +155,11 @@ def _build_parser() -> argparse.ArgumentParser:
     export = commands.add_parser("export", help="export a tuned model to ONNX with 8 bits")
     measure = commands.add_parser("measure", help="measure tuned or exported models")
     fit = commands.add_parser("fit", help="fit the curves of confidences, with the packaged model or another one")
+    relevance = commands.add_parser("relevance", help="fit the curves of relevances in documents")
     everything = commands.add_parser("all", help="all of it: prepare (with --tools), tune, export, measure")
     for command, run in zip(
-        (prepare, tune, export, measure, fit, everything),
-        (_run_prepare, _run_tune, _run_export, _run_measure, _run_fit, _run_all),
+        (prepare, tune, export, measure, fit, relevance, everything),
+        (_run_prepare, _run_tune, _run_export, _run_measure, _run_fit, _run_relevance, _run_all),
         strict=True,
     ):
         command.set_defaults(run=run)
@@ -167,6 +175,9 @@ def _build_parser() -> argparse.ArgumentParser:
         fit.add_argument(name, type=Path, nargs="+", default=[], help=SOURCES[name])
     fit.add_argument("--servers", type=Path, required=True, help="folder of the servers that requests/ names")
     fit.add_argument("--model", help="name or folder of a model; default: the packaged one")
+    relevance.add_argument("--sets", type=Path, nargs="+", required=True, help="folders of judged documents")
+    relevance.add_argument("--work", type=Path, help="data folder that keeps embedded documents; default: none is kept")
+    relevance.add_argument("--out", type=Path, required=True, help="the file to write, such as relevance.toml")
     fit.add_argument("--out", type=Path, required=True, help="the file to write, such as ranking.toml")
     for command in (tune, export, everything):
         command.add_argument("--out", type=Path, required=True, help="the folder to write")

@@ -42,14 +42,14 @@ def fit_curve(judged: Sequence[Judged]) -> Curve:
     """The curves that make the judgements the likeliest. The first is fitted where both kinds of requests are known."""
     both = {j.catalogue for j in judged if not j.is_served}
     known = [j for j in judged if j.catalogue in both]
-    served = _fit(
+    served = fit_logistic(
         np.array([[1.0, j.signals.similarity, j.signals.coverage, j.signals.size] for j in known]),
         np.array([float(j.is_served) for j in known]),
         _weigh(known, lambda j: (j.catalogue, j.is_served)) * [1.0 if j.is_served else UNSERVED for j in known],
     )
     answered = [j for j in judged if j.is_served]
     ceilings = np.array([_make_curve(served, (100.0, 0.0)).estimate(j.signals) for j in answered])
-    first = _fit(
+    first = fit_logistic(
         np.array([[1.0, j.signals.lead] for j in answered]),
         np.array([float(j.is_right) for j in answered]),
         _weigh(answered, lambda j: j.catalogue),
@@ -92,7 +92,7 @@ def _make_curve(served: Iterable[float], first: Iterable[float]) -> Curve:
     return Curve(base, similarity, coverage, size, tie, lead)
 
 
-def _fit(features: Numbers, wanted: Numbers, weights: Numbers, ceilings: Numbers | None = None) -> Numbers:
+def fit_logistic(features: Numbers, wanted: Numbers, weights: Numbers, ceilings: Numbers | None = None) -> Numbers:
     """The coefficients of a logistic curve times `ceilings`, by Fisher scoring."""
     top = np.ones(len(wanted)) if ceilings is None else ceilings
     found = np.zeros(features.shape[1])

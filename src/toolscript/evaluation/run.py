@@ -226,7 +226,7 @@ async def evaluate_books(
     async def find(text: str) -> Sequence[KnowledgeHit]:
         return (await search.search(KnowledgeQuery(text[:MAX_QUERY_CHARACTERS], limit=DEPTH))).hits
 
-    sources = [await _ingest_book(ingest, book) for book in data.books]
+    sources = [await ingest_book(ingest, book) for book in data.books]
     found, not_searched = await _search_each(find, [question.text for question in data.queries])
     scores = [_score_question(question, hits or ()) for question, hits in zip(data.queries, found, strict=True)]
     for source in sources:
@@ -246,7 +246,8 @@ def _score_question(question: Question, hits: Sequence[KnowledgeHit]) -> Scores:
     return score_by_group(JudgedQuery(question.text, {ANSWER: 1.0}, (frozenset({ANSWER}),)), ranking)
 
 
-async def _ingest_book(ingest: IngestKnowledge, book: ListedBook) -> Source:
+async def ingest_book(ingest: IngestKnowledge, book: ListedBook) -> Source:
+    """Ingests a book of a set, without extractions."""
     about = SourceDetails(book.title, book.authors, book.type, extract=False)
     if len(book.files) == 1:
         return (await ingest.ingest(book.files[0], about)).source

@@ -43,9 +43,12 @@ def document_terms(frequencies: Mapping[int, float], average_length: float) -> T
 
 def query_terms(frequencies: Mapping[int, float], counts: TermCounts) -> QueryTerms:
     """The idf of a query's terms (Lucene's form, never negative). Terms that no document has are left out of the
-    vector, but count towards the full score: documents do not cover a query of mostly unknown words."""
+    vector, but count towards the full score: documents do not cover a query of mostly unknown words. Where nothing is
+    counted, that is 0: nothing is known of the words."""
     weights: dict[int, float] = {}
     full = 0.0
+    if not counts.documents:
+        return QueryTerms(Terms(), full)
     for number, times in frequencies.items():
         documents_with_term = counts.documents_with_term.get(number, 0)
         weight = times * _compute_idf(documents_with_term, counts.documents)

@@ -44,7 +44,7 @@ class Curve:
             + self.coverage * signals.coverage
             + self.size * signals.size
         )
-        return _squash(served) * _squash(self.tie + self.lead * signals.lead)
+        return squash(served) * squash(self.tie + self.lead * signals.lead)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def _load() -> LearnedRanking:
     return parse_learned_ranking(tomllib.loads(text))
 
 
-def _squash(value: float) -> float:
+def squash(value: float) -> float:
     """The logistic function, without overflow."""
     return 1 / (1 + math.exp(-value)) if value > -700 else 0.0  # noqa: PLR2004
 

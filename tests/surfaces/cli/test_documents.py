@@ -107,9 +107,22 @@ def test_a_page_of_hits_says_where_it_is_and_what_follows(toolscript: Toolscript
     first = toolscript("documents", "search", "--limit", "3").stdout
     assert first.endswith("1 to 3 of 7; next page: --offset 3\n")
     last = toolscript("documents", "search", "--limit", "3", "--offset", "6").stdout
-    assert last.splitlines()[0].startswith("  7 rows/1  0.000")
+    assert last.splitlines()[0].startswith("  7 rows/1")
     assert last.endswith("7 to 7 of 7\n")
     assert toolscript("documents", "search", "zzyzx", "--type", "keyword").stdout == "No documents found\n"
+
+
+@pytest.mark.req("F-03")
+def test_a_search_that_finds_nothing_relevant_says_so(toolscript: Toolscript, notes: Path) -> None:
+    toolscript("ingest", "notes")
+    nonsense = toolscript("documents", "search", "asdf qwer zxcv")
+    assert "nothing relevant found" in nonsense.stderr
+    assert nonsense.stdout.startswith("  1 ")
+    assert (
+        toolscript("documents", "search", "asdf qwer zxcv", "--min-relevance", "0.3").stdout == "No documents found\n"
+    )
+    assert "nothing relevant" not in toolscript("documents", "search", "keys rotated", "--type", "keyword").stderr
+    assert "--min-relevance" in toolscript("documents", "search", "keys", "--min-relevance", "2", code=2).stderr
 
 
 def test_filters_fusion_and_type_are_applied(toolscript: Toolscript, notes: Path) -> None:

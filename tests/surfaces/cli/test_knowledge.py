@@ -111,7 +111,7 @@ def test_filters_restrict_a_search_to_some_sources(books: Path) -> None:
     assert find("kind=markdown", "title!=tides", "authors!=Ada Rodin") == ["Keeping bees"]
     assert find("year>2019") == []
     nothing = knowledge("search", "a hive", "--filter", "year>2019").stdout
-    assert nothing == "Nothing found. Try other words, or leave out --type, --topic and --filter.\n"
+    assert nothing == "Nothing found. Try other words, or leave out --type, --topic, --filter and --min-relevance.\n"
     assert "unknown kind of file 'film'" in knowledge("search", "a hive", "--filter", "kind=film", code=2).stderr
     assert "expected FIELD=VALUE" in knowledge("search", "a hive", "--filter", "kind", code=2).stderr
     assert "ISO 8601" in knowledge("search", "a hive", "--filter", "date>soon", code=2).stderr
@@ -334,7 +334,7 @@ def test_an_empty_result_suggests_what_to_do(small_folder: Path) -> None:
     assert run_json("knowledge", "search", "anything")["results"] == []
     Path("a.txt").write_text("Amber is old resin.")
     knowledge("ingest", "a.txt")
-    assert "leave out --type, --topic and --filter" in knowledge("search", "amber", "--type", "warning").stdout
+    assert "leave out --type, --topic, --filter" in knowledge("search", "amber", "--type", "warning").stdout
     assert "query" in knowledge("search", " ", code=2).stderr
 
 

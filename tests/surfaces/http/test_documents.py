@@ -156,7 +156,16 @@ async def test_the_response_of_a_search_has_the_specified_format(http: httpx.Asy
     await fill(http, keys=KEYS, lease=LEASE)
     answer = await http.post("/search", json={"query": "notice period", "search_type": "keyword"})
     response = answer.json()
-    assert list(response) == ["query_id", "took_ms", "total", "total_relation", "hits", "next_page_token", "degraded"]
+    assert list(response) == [
+        "query_id",
+        "took_ms",
+        "total",
+        "total_relation",
+        "nothing_relevant",
+        "hits",
+        "next_page_token",
+        "degraded",
+    ]
     assert response["query_id"] == answer.headers["x-request-id"]
     assert (response["total"], response["total_relation"], response["next_page_token"], response["degraded"]) == (
         1,
@@ -168,7 +177,32 @@ async def test_the_response_of_a_search_has_the_specified_format(http: httpx.Asy
     assert (hit["doc_id"], hit["snippet"]) == ("lease", LEASE["text"])
     assert hit["metadata"] == {"title": "Lease", "tags": ["contract"]}
     assert hit["score"] > 0
+    assert 0 < hit["relevance"] <= 1
     assert response["took_ms"] > 0
+
+
+@pytest.mark.req("F-03")
+@pytest.mark.parametrize("search_type", ["semantic", "keyword", "hybrid"])
+async def test_a_minimum_relevance_leaves_out_the_rest_and_nonsense_finds_nothing_relevant(
+    http: httpx.AsyncClient, search_type: str
+) -> None:
+    await fill(http, keys=KEYS, lease=LEASE)
+    whole = await search_ok(http, query="notice period of the lease", search_type=search_type)
+    best = max(hit["relevance"] for hit in whole["hits"])
+    kept = await search_ok(http, query="notice period of the lease", search_type=search_type, min_relevance=best)
+    assert kept["hits"] == [hit for hit in whole["hits"] if hit["relevance"] >= best]
+    assert (kept["total"], kept["nothing_relevant"]) == (len(kept["hits"]), False)
+    nonsense = await search_ok(http, query="asdf qwer zxcv", search_type=search_type)
+    assert nonsense["nothing_relevant"]
+    empty = await search_ok(http, query="asdf qwer zxcv", search_type=search_type, min_relevance=0.3)
+    assert (empty["hits"], empty["total"], empty["nothing_relevant"]) == ([], 0, True)
+
+
+@pytest.mark.req("F-03")
+@pytest.mark.parametrize("minimum", [-0.1, 1.01, "high"])
+async def test_a_minimum_relevance_out_of_range_is_refused(http: httpx.AsyncClient, minimum: object) -> None:
+    answer = await http.post("/search", json={"query": "lease", "min_relevance": minimum})
+    assert (answer.status_code, answer.json()["error"]["details"]["field"]) == (422, "min_relevance")
 
 
 @pytest.mark.parametrize("search_type", ["semantic", "keyword", "hybrid"])
@@ -188,6 +222,7 @@ async def test_every_option_of_a_search_has_an_effect(http: httpx.AsyncClient, s
         metadata_fields=["year", "unknown"],
         rerank=False,
         page_token=None,
+        min_relevance=0,
     )
     (hit,) = response["hits"]
     assert (hit["doc_id"], hit["metadata"]) == ("keys", {"year": 2024})

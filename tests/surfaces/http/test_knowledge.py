@@ -28,7 +28,7 @@ from toolscript.surfaces.logs import JsonLines
 pytestmark = pytest.mark.req("K-01")
 
 SEARCH = "/search_knowledge"
-PARAMETERS = ["query", "limit", "type", "topics", "answer", "context"]
+PARAMETERS = ["query", "limit", "type", "topics", "answer", "context", "min_relevance"]
 CODES = {"VALIDATION_ERROR", "NOT_FOUND", "RATE_LIMITED", "INTERNAL_ERROR"}
 
 
@@ -89,6 +89,9 @@ async def test_the_response_is_exactly_as_specified(http: httpx.AsyncClient) -> 
     scores = [result.pop("score") for result in response["results"]]
     assert scores == sorted(scores, reverse=True)
     assert all(isinstance(score, float) and 0 <= score <= 1 for score in scores)
+    relevances = [result.pop("relevance") for result in response["results"]]
+    assert all(isinstance(relevance, float) and 0 <= relevance <= 1 for relevance in relevances)
+    assert isinstance(response["metadata"].pop("nothing_relevant"), bool)
     third = response["results"].pop()
     assert third["type"] in {"chunk", "extraction"}
     assert response == {
@@ -127,13 +130,29 @@ async def test_the_response_is_exactly_as_specified(http: httpx.AsyncClient) -> 
     }
 
 
+@pytest.mark.req("F-03")
+async def test_a_minimum_relevance_leaves_out_the_rest_and_nonsense_finds_nothing_relevant(
+    http: httpx.AsyncClient,
+) -> None:
+    whole = await search_ok(http, query="never enter the harbour at low water")
+    minimum = whole["results"][1]["relevance"]
+    kept = await search_ok(http, query="never enter the harbour at low water", min_relevance=minimum)
+    assert kept["results"] == [result for result in whole["results"] if result["relevance"] >= minimum]
+    by_parameter = await http.post(SEARCH, params={"query": "asdf qwer zxcv", "min_relevance": 0.3})
+    assert by_parameter.json()["results"] == []
+    assert by_parameter.json()["metadata"]["nothing_relevant"]
+    assert (await search_ok(http, query="asdf qwer zxcv"))["metadata"]["nothing_relevant"]
+    answer = await http.post(SEARCH, json={"query": "moon", "min_relevance": 2})
+    assert refusal(answer, 422, "VALIDATION_ERROR")["details"]["field"] == "min_relevance"
+
+
 async def test_keys_have_the_specified_order(http: httpx.AsyncClient) -> None:
     response = await search_ok(http, query="moon")
     assert list(response) == ["results", "metadata"]
-    assert list(response["results"][0]) == ["id", "score", "type", "content", "source"]
+    assert list(response["results"][0]) == ["id", "score", "relevance", "type", "content", "source"]
     assert list(response["results"][0]["source"]) == ["source_id", "chunk_id", "title", "authors", "position"]
     assert list(response["results"][0]["source"]["position"]) == ["chapter", "section", "page"]
-    assert list(response["metadata"]) == ["query", "sources_cited", "result_count", "search_type"]
+    assert list(response["metadata"]) == ["query", "sources_cited", "result_count", "nothing_relevant", "search_type"]
 
 
 @pytest.mark.req("K-02")
@@ -162,7 +181,7 @@ async def test_without_knowledge_the_response_is_empty(small: Settings) -> None:
         response = await search_ok(http, query="moon")
         descriptions = [await app.index.describe(name) for name in ("chunks", "extractions")]
     metadata = {"query": "moon", "sources_cited": [], "result_count": 0, "search_type": "semantic"}
-    assert response == {"results": [], "metadata": metadata}
+    assert response == {"results": [], "metadata": {**metadata, "nothing_relevant": True}}
     assert descriptions == [None, None]
 
 

@@ -248,7 +248,8 @@ async def test_the_tool_is_described_and_read_only(app: App) -> None:
         (tool,) = [each for each in (await client.list_tools()).tools if each.name == "search_knowledge"]
     assert tool.annotations is not None
     assert (tool.annotations.read_only_hint, tool.annotations.open_world_hint) == (True, False)
-    assert list(tool.input_schema["properties"]) == ["query", "limit", "type", "topics", "answer", "context", "filters"]
+    fields = ["query", "limit", "type", "topics", "answer", "context", "filters", "min_relevance"]
+    assert list(tool.input_schema["properties"]) == fields
     assert tool.input_schema["required"] == ["query"]
     assert tool.input_schema["properties"]["limit"] == {
         "type": "integer",

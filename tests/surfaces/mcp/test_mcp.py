@@ -200,8 +200,9 @@ async def test_an_agent_sees_exactly_seven_described_tools(agent: Agent) -> None
     assert tools["search_skills"].input_schema["properties"].keys() == {"query", "limit"}
     assert tools["describe_tool"].input_schema["required"] == ["tool_id"]
     assert tools["call_tool"].input_schema["properties"].keys() == {"tool_id", "arguments", "query"}
-    assert list(tools["search_documents"].input_schema["properties"]) == ["query", "limit", "search_type", "filters"]
-    fields = ["query", "limit", "type", "topics", "answer", "context", "filters"]
+    fields = ["query", "limit", "search_type", "filters", "min_relevance"]
+    assert list(tools["search_documents"].input_schema["properties"]) == fields
+    fields = ["query", "limit", "type", "topics", "answer", "context", "filters", "min_relevance"]
     assert list(tools["search_knowledge"].input_schema["properties"]) == fields
     hints = {n: t.annotations.read_only_hint for n, t in tools.items() if t.annotations}
     assert hints == {name: None if name == "call_tool" else True for name in NAMES}
@@ -210,7 +211,7 @@ async def test_an_agent_sees_exactly_seven_described_tools(agent: Agent) -> None
 @pytest.mark.req("G-08")
 async def test_the_list_of_tools_costs_few_tokens(agent: Agent) -> None:
     tools = (await agent.client.list_tools()).tools
-    assert tokens(json.dumps([t.model_dump(by_alias=True, exclude_none=True) for t in tools])) < 2200
+    assert tokens(json.dumps([t.model_dump(by_alias=True, exclude_none=True) for t in tools])) < 2250
     assert all(name in (agent.client.instructions or "") for name in NAMES)
     assert agent.client.server_info is not None
     assert agent.client.server_info.name == "toolscript"
@@ -882,8 +883,26 @@ async def test_a_document_is_two_short_lines(documents: App) -> None:
     async with reader(documents) as agent:
         text = await agent.text("search_documents", query="rotated keys", search_type="keyword")
     first, second = text.splitlines()
-    assert re.fullmatch(r"keys\.md  \d+\.\d\d\d  Rotating keys", first)
+    assert re.fullmatch(r"keys\.md  \d+\.\d\d  Rotating keys", first)
     assert second == "  Keys are rotated every ninety days. By hand."
+
+
+@pytest.mark.req("F-03")
+async def test_an_agent_reads_that_nothing_relevant_was_found(documents: App) -> None:
+    async with reader(documents) as agent:
+        near, empty, one = [
+            await agent.text("search_documents", query=query, **arguments)
+            for query, arguments in (
+                ("asdf qwer zxcv", {}),
+                ("asdf qwer zxcv", {"min_relevance": 0.3}),
+                ("rotated keys", {"min_relevance": 0.01, "search_type": "keyword"}),
+            )
+        ]
+        assert "min_relevance" in await agent.refusal("search_documents", query="keys", min_relevance=7)
+    assert near.splitlines()[0].startswith("Nothing relevant found for 'asdf qwer zxcv'.")
+    assert len(near.splitlines()) > 1
+    assert empty.startswith("No documents of relevance 0.3 found for 'asdf qwer zxcv'.")
+    assert one.startswith("keys.md  ")
 
 
 @pytest.mark.req("D-01")
@@ -891,7 +910,7 @@ async def test_every_search_type_finds_documents(documents: App) -> None:
     async with reader(documents) as agent:
         for search_type in ("semantic", "keyword", "hybrid", None):
             text = await agent.text("search_documents", query="notice period", search_type=search_type, limit=1)
-            assert text.startswith("lease  ")
+            assert text.splitlines()[-2].startswith("lease  ")
         text = await agent.text("search_documents", query="zzyzx", search_type="keyword")
     assert text.startswith("No documents found for 'zzyzx'.")
 
@@ -916,7 +935,7 @@ async def test_filters_name_fields_with_values_lists_or_operators(
 ) -> None:
     async with reader(documents) as agent:
         text = await agent.text("search_documents", query="keys", search_type="semantic", filters=filters)
-    assert sorted(re.findall(r"^(\S+)  -?\d\.\d\d\d", text, re.MULTILINE)) == found
+    assert sorted(re.findall(r"^(\S+)  \d\.\d\d  ", text, re.MULTILINE)) == found
 
 
 @pytest.mark.req("D-11")
@@ -990,6 +1009,6 @@ async def test_twenty_documents_cost_less_than_2500_tokens(tmp_path: Path) -> No
     long = [Document(f"d{n:02}", "keys and locks " * 500, "A title " * 50) for n in range(30)]
     async with app_among([], tmp_path) as app, reader(app) as agent:
         await app.ingest_documents.put("default", long)
-        text = await agent.text("search_documents", query="keys", limit=20)
-    assert len(text.splitlines()) == 40
+        text = await agent.text("search_documents", query="keys and locks", limit=20)
+    assert len(text.splitlines()) in {40, 41}
     assert tokens(text) < 2500

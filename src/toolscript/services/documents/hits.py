@@ -31,12 +31,13 @@ PLACE = ("digest", "start", "end")
 
 @dataclass(frozen=True, slots=True)
 class DocumentHit:
-    """A document that was found."""
+    """A document that was found. `relevance` is the estimated probability that it is relevant; None without a query."""
 
     doc_id: str
     score: float
     metadata: Mapping[str, Any] = field(default_factory=dict)
     snippet: str | None = None
+    relevance: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,8 @@ async def build_hits(run: DocumentRun, read: Sequence[Read]) -> list[DocumentHit
         if ask.include_snippets:
             words = "" if run.deadline.is_over else query
             snippet = _snippet(each, words, ask.snippet_max_chars, highlight=ask.highlight)
-        return DocumentHit(each.ranked.doc_id, each.ranked.score, _metadata(each.document, run), snippet)
+        found = each.ranked
+        return DocumentHit(found.doc_id, found.score, _metadata(each.document, run), snippet, found.relevance)
 
     def build() -> list[DocumentHit]:
         return [build_hit(each) for each in read]

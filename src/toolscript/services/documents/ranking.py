@@ -9,20 +9,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.filters import Condition, Filter, Op
-from toolscript.domain.search import Candidate, SearchPart, SearchReport, TermCounts, round_scores
+from toolscript.domain.search import Candidate, SearchPart, SearchReport, TermCounts, TermMatches, round_scores
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.stores import DocumentStore
 from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.fusion import FUSIONS, sort_scores
+from toolscript.retrieval.relevance import LegScores, Relevances
 from toolscript.retrieval.retriever import Legs, PreparedQuery, Retriever
 from toolscript.services.documents.points import DOCUMENTS, doc_of, first_parts, in_tenant, of_tenant
-from toolscript.services.documents.request import DocumentRun, SearchType, in_payload
+from toolscript.services.documents.request import USUAL_RELEVANCE, DocumentRun, SearchType, in_payload
 
 # Passages that a semantic ranking reads; more only for pages far down.
 DEPTH, DEEP = 1_000, 12_000
@@ -33,7 +34,7 @@ ROUNDS = 6
 # Documents that hybrid search wants from the semantic ranking, on every page.
 ENOUGH = 100
 # Every document that a page can reach: maximum offset + maximum hits.
-KEYWORD_DEPTH = 10_200
+REACH = KEYWORD_DEPTH = 10_200
 FUSED_DIGITS = 9
 EMBEDDING_SECONDS = 5.0
 
@@ -49,28 +50,41 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A ranked document. `part` is its best passage in the semantic ranking, if there is one."""
+    """A ranked document. `part` is its best passage in the semantic ranking, if there is one; `relevance` is None
+    without a query."""
 
     doc_id: str
     score: float
     part: int | None = None
+    relevance: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentRanking:
-    """Documents, best first, equal scores by id, from place `first` on; the total (a minimum if `is_cut`); and their
-    best passages."""
+    """Documents, best first, equal scores by id, from place `first` on; the total (a minimum if `is_cut`); their best
+    passages; and their relevances, if there is a query."""
 
     places: Sequence[tuple[str, float]]
     total: int
     is_cut: bool = False
     parts: Mapping[str, int] = field(default_factory=dict)
     first: int = 0
+    relevances: Relevances | None = None
 
     def documents(self, start: int, end: int) -> list[Ranked]:
         """The documents on places `start` to `end - 1`; `start` is at least `first`."""
         places = self.places[start - self.first : end - self.first]
-        return [Ranked(doc_id, score, self.parts.get(doc_id)) for doc_id, score in places]
+        estimate = self.relevances.estimate if self.relevances else lambda _: None
+        return [Ranked(doc_id, score, self.parts.get(doc_id), estimate(doc_id)) for doc_id, score in places]
+
+    def keep_relevant(self, min_relevance: float) -> DocumentRanking:
+        """The ranking without documents of less relevance; all of them if relevances are unknown."""
+        if self.relevances is None:
+            return self
+        estimate = self.relevances.estimate
+        places = [place for place in self.places if estimate(place[0]) >= min_relevance]
+        is_cut = self.is_cut and self.relevances.estimate_absent() >= min_relevance
+        return replace(self, places=places, total=len(places), is_cut=is_cut)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +96,8 @@ class DocumentRanker:
     store: DocumentStore
 
     async def rank(self, run: DocumentRun, start: int, end: int) -> DocumentRanking:
-        """Ranks documents at least from place `start` to place `end`, if there are that many.
+        """Ranks documents at least from place `start` to place `end`, if there are that many; with a minimum relevance,
+        all that a page can reach and that have it.
 
         Raises Unavailable when index or store fail, or when the model fails in a semantic search.
         """
@@ -91,6 +106,8 @@ class DocumentRanker:
         where = wanted.with_conditions(*in_tenant(run.tenant))
         if not ask.text:
             return await self._list_all(run, where, end)
+        if ask.min_relevance is not None:
+            start, end = 0, REACH
         prepared = await self._prepare(run)
         if ask.search_type is SearchType.SEMANTIC:
             return await self._by_meaning(run, prepared, where, end)
@@ -140,19 +157,35 @@ class DocumentRanker:
         total, legs = await asyncio.gather(
             run.deadline.call(SearchPart.INDEX, counting), self._query(run, prepared, where, DEPTH)
         )
-        crowd = _Crowd(end, DEEP)
-        await self._fill(crowd, run, prepared, where, legs)
-        return DocumentRanking(crowd.places, max(total, len(crowd.places)), parts=crowd.parts)
+        minimum = run.ask.min_relevance
+        crowd = _Crowd(
+            end, DEEP, lambda score: minimum is None or self._compare_cosines({}, score).estimate_absent() >= minimum
+        )
+        is_cut = await self._fill(crowd, run, prepared, where, legs) >= crowd.depth and minimum is not None
+        relevances = self._compare_cosines(dict(crowd.places), crowd.places[-1].score if is_cut else 0.0)
+        return DocumentRanking(crowd.places, max(total, len(crowd.places)), is_cut, crowd.parts, relevances=relevances)
+
+    def _compare_cosines(self, cosines: Mapping[str, float], absent: float) -> Relevances:
+        return Relevances(self.retriever.similarity, 0.0, LegScores(cosines, absent), None)
 
     async def _by_word(
         self, run: DocumentRun, prepared: PreparedQuery, where: Filter, start: int, end: int
     ) -> DocumentRanking:
-        terms = prepared.terms.terms
-        with run.report.stage("rank"):
+        async def match(start: int, end: int) -> TermMatches:
+            terms = prepared.terms.terms
             work = self.index.match(DOCUMENTS, terms, where=where, start=start, end=end, max_total=KEYWORD_DEPTH)
-            found = await run.deadline.call(SearchPart.INDEX, work)
-        is_cut = found.total == KEYWORD_DEPTH
-        return DocumentRanking(_documents(found.places), found.total, is_cut, first=start)
+            return await run.deadline.call(SearchPart.INDEX, work)
+
+        with run.report.stage("rank"):
+            found = await match(start, end)
+            places, is_cut = _documents(found.places), found.total == KEYWORD_DEPTH
+            leg = LegScores(dict(places), places[-1].score if is_cut and places else 0.0)
+            relevances = Relevances(self.retriever.similarity, prepared.terms.full_score, None, leg)
+            if start and not relevances.reach(USUAL_RELEVANCE):
+                # Whether anything is relevant must not depend on the page.
+                first = _documents((await match(0, 1)).places)
+                relevances = replace(relevances, words=replace(leg, scores={**dict(first), **leg.scores}))
+        return DocumentRanking(places, found.total, is_cut, first=start, relevances=relevances)
 
     async def _by_both(self, run: DocumentRun, prepared: PreparedQuery, where: Filter) -> DocumentRanking:
         """Reads both rankings to a fixed depth: fused scores depend on it, so it must not depend on the page."""
@@ -163,7 +196,13 @@ class DocumentRanker:
             worded = _documents(_sure(_round_scores(legs.lexical), DEPTH))
             fused = FUSIONS[run.ask.fused_by or ""]([crowd.places, worded])
             scores = sort_scores({i: round(score, FUSED_DIGITS) + 0.0 for i, score in fused.items()})
-        return DocumentRanking(scores, len(scores), DEPTH in {last, len(legs.lexical)}, crowd.parts)
+        legs_cut = last == DEPTH, len(legs.lexical) == DEPTH
+        cosines, words = (
+            LegScores(dict(leg), leg[-1].score if is_cut else 0.0)
+            for leg, is_cut in zip((crowd.places, worded), legs_cut, strict=True)
+        )
+        relevances = Relevances(self.retriever.similarity, prepared.terms.full_score, cosines, words)
+        return DocumentRanking(scores, len(scores), any(legs_cut), crowd.parts, relevances=relevances)
 
     async def _fill(self, crowd: _Crowd, run: DocumentRun, prepared: PreparedQuery, where: Filter, legs: Legs) -> int:
         """Queries the index until the crowd needs no more; returns how many passages the last query found."""
@@ -179,12 +218,14 @@ class _Crowd:
     that was set aside, whose best passage is known.
     """
 
-    def __init__(self, enough: int, deepest: int) -> None:
+    def __init__(self, enough: int, deepest: int, is_wanted: Callable[[float], bool] = lambda _: True) -> None:
+        """`is_wanted` says of a score whether passages with less are looked for."""
         self.places: list[Place] = []
         self.parts: dict[str, int] = {}
         self.depth = DEPTH
         self._enough = enough
         self._deepest = deepest
+        self._is_wanted = is_wanted
         self._looks = 0
         self._aside: dict[str, Place] = {}
 
@@ -197,6 +238,8 @@ class _Crowd:
         is_cut = len(found) >= self.depth
         self.places = [p for p in merged if p.score > found[-1].score] or merged if is_cut else merged
         if not is_cut or len(self.places) >= self._enough or self._looks > ROUNDS:
+            return None
+        if not self._is_wanted(found[-1].score):
             return None
         often = Counter(doc_of(place.id)[0] for place in found)
         many = {i for i, times in often.items() if times >= max(2, self.depth // CROWDING)}

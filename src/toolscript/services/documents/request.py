@@ -16,12 +16,15 @@ from toolscript.domain.search import SearchReport
 from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.fusion import FUSIONS
 from toolscript.retrieval.query import DEFAULT_RULES, check_range
+from toolscript.retrieval.relevance import LEARNED
 from toolscript.services.documents.points import metadata_field
 
 MAX_HITS = 200
 MAX_OFFSET = 10_000
 MIN_SNIPPET_CHARACTERS, MAX_SNIPPET_CHARACTERS = 32, 1000
 DEFAULT_FUSION = "rrf"
+# Where no document has this relevance, and no other one is requested, nothing relevant was found.
+USUAL_RELEVANCE = LEARNED.threshold
 
 
 class SearchType(StrEnum):
@@ -35,7 +38,7 @@ class SearchType(StrEnum):
 @dataclass(frozen=True, slots=True)
 class DocumentQuery:
     """A document search request. Without a query it selects every document that passes the filter, whose fields are
-    metadata fields."""
+    metadata fields. Documents of less relevance than `min_relevance` are left out."""
 
     query: str | None = None
     top_k: int = 10
@@ -49,6 +52,7 @@ class DocumentQuery:
     metadata_fields: tuple[str, ...] | None = None
     rerank: bool = False
     page_token: str | None = None
+    min_relevance: float | None = None
 
     @property
     def text(self) -> str:
@@ -66,7 +70,8 @@ class DocumentQuery:
         size may change from page to page."""
         filters = [[[c.field, c.op.value, _plain(c.value)] for c in group] for group in _groups(self.where)]
         shown = [self.include_snippets, self.snippet_max_chars, self.highlight, self.metadata_fields]
-        return json.dumps([self.text, self.search_type.value, self.fused_by, self.rerank, filters, shown])
+        rules = [self.search_type.value, self.fused_by, self.rerank, self.min_relevance]
+        return json.dumps([self.text, *rules, filters, shown])
 
 
 @dataclass(slots=True)
@@ -111,6 +116,12 @@ def check(ask: DocumentQuery) -> None:
     check_range("top_k", ask.top_k, 1, MAX_HITS)
     check_range("offset", ask.offset, 0, MAX_OFFSET)
     check_range("snippet_max_chars", ask.snippet_max_chars, MIN_SNIPPET_CHARACTERS, MAX_SNIPPET_CHARACTERS)
+    if ask.min_relevance is not None:
+        check_range("min_relevance", ask.min_relevance, 0, 1)
+        if not ask.text:
+            raise InvalidArguments(
+                "min_relevance requires a query: give one, or leave it out", details={"field": "min_relevance"}
+            )
     if ask.fusion is not None and ask.fusion not in FUSIONS:
         raise InvalidArguments(
             f"unknown fusion {ask.fusion!r}: use {' or '.join(FUSIONS)}",

@@ -29,7 +29,15 @@ from toolscript.services.access.plans import Plans
 from toolscript.services.documents.hits import DocumentHit, DocumentReader, build_hits, question_and_passages
 from toolscript.services.documents.page_tokens import PageTokens
 from toolscript.services.documents.ranking import FUSED_DIGITS, DocumentRanker, DocumentRanking, Ranked
-from toolscript.services.documents.request import MAX_OFFSET, DocumentQuery, DocumentRun, SearchType, allow, check
+from toolscript.services.documents.request import (
+    MAX_OFFSET,
+    USUAL_RELEVANCE,
+    DocumentQuery,
+    DocumentRun,
+    SearchType,
+    allow,
+    check,
+)
 from toolscript.services.support.search_events import record_event, record_search
 
 __all__ = ["DocumentHit", "DocumentPage", "DocumentQuery", "DocumentSearch", "DocumentStream", "SearchType"]
@@ -47,7 +55,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DocumentPage:
-    """A page of results. `total_relation` is `eq`, or `gte` if there may be more than `total`."""
+    """A page of results. `total_relation` is `eq`, or `gte` if there may be more than `total`. `nothing_relevant` is
+    the same on every page: whether no document of the search has the requested or else the usual relevance."""
 
     query_id: str
     hits: list[DocumentHit]
@@ -55,6 +64,7 @@ class DocumentPage:
     total_relation: str
     next_page_token: str | None
     report: SearchReport = field(default_factory=SearchReport)
+    nothing_relevant: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +169,16 @@ class DocumentSearch:
         ranking = await self._ranker.rank(run, *wanted)
         if ask.rerank and ask.text:
             ranking = await self._rerank(run, ranking)
+        if ask.min_relevance is not None:
+            ranking = ranking.keep_relevant(ask.min_relevance)
         documents = ranking.documents(run.offset, end)
         has_more = len(documents) == ask.top_k and ranking.total > end and end <= MAX_OFFSET
         token = self._page_tokens.issue(run.tenant, ask.question, end) if has_more else None
         run.total = ranking.total
         relation = "gte" if ranking.is_cut else "eq"
-        return DocumentPage(run.query_id, [], ranking.total, relation, token, run.report), documents
+        usual = USUAL_RELEVANCE if ask.min_relevance is None else ask.min_relevance
+        nothing = ranking.relevances is not None and not ranking.relevances.reach(usual)
+        return DocumentPage(run.query_id, [], ranking.total, relation, token, run.report, nothing), documents
 
     async def _hits(self, run: DocumentRun, documents: Sequence[Ranked]) -> list[DocumentHit]:
         with run.report.stage("read"):

@@ -27,8 +27,9 @@ class PassageContext(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeHit:
-    """A chunk or an extraction that was found, with its citation. `copies` have nearly the same text in other sources;
-    `merged` are the ids of further hits whose text is part of this one's."""
+    """A chunk or an extraction that was found, with its citation. `relevance` is the estimated probability that it is
+    relevant. `copies` have nearly the same text in other sources; `merged` are the ids of further hits whose text is
+    part of this one's."""
 
     id: str
     score: float
@@ -40,6 +41,7 @@ class KnowledgeHit:
     authors: tuple[str, ...]
     position: Position
     date: str | None = None
+    relevance: float = 0.0
     copies: tuple[KnowledgeHit, ...] = ()
     merged: tuple[str, ...] = ()
 

@@ -26,6 +26,7 @@ from toolscript.ports.observability import EventSink
 from toolscript.ports.stores import KnowledgeReader
 from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.query import check_range
+from toolscript.retrieval.relevance import LEARNED
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.knowledge.answers import AnswerWriter, KnowledgeAnswer
 from toolscript.services.knowledge.context import KnowledgeHit, PassageContext, fold_copies, widen_hits
@@ -62,7 +63,8 @@ log = logging.getLogger(__name__)
 class KnowledgeQuery:
     """A search request. `types`: chunk, extraction, or types of extractions; any of them, all when empty. `topics`: any
     of them, ignoring case. `answer`: whether a language model should answer from the hits. `context`: how much
-    of its surroundings each hit shows. `where`: only sources that pass it, by the fields of `describe_source`."""
+    of its surroundings each hit shows. `where`: only sources that pass it, by the fields of `describe_source`.
+    `min_relevance`: hits of less relevance are left out."""
 
     query: str
     limit: int = DEFAULT_HITS
@@ -71,17 +73,20 @@ class KnowledgeQuery:
     answer: bool = False
     context: PassageContext = PassageContext.PASSAGE
     where: Filter = EVERYTHING
+    min_relevance: float | None = None
 
 
 @dataclass(slots=True)
 class KnowledgeResults:
     """The answer to a search: hits, best first, and the titles of what they come from. `has_words`: whether words
-    were compared, or only meanings. `answer` is that of a language model, if the query wants one."""
+    were compared, or only meanings. `nothing_relevant`: whether no hit has the requested or else the usual relevance.
+    `answer` is that of a language model, if the query wants one."""
 
     hits: list[KnowledgeHit]
     sources_cited: list[str]
     report: SearchReport = field(default_factory=SearchReport)
     has_words: bool = False
+    nothing_relevant: bool = False
     answer: KnowledgeAnswer | None = None
 
 
@@ -125,6 +130,8 @@ class KnowledgeSearch:
             found.hits.extend(await self._widen(attempt.hits, query, found.report))
             found.sources_cited.extend(sorted({hit.title for hit in found.hits}))
             found.has_words = attempt.ranking.has_words
+            usual = LEARNED.threshold if query.min_relevance is None else query.min_relevance
+            found.nothing_relevant = all(hit.relevance < usual for hit in attempt.hits)
         if query.answer:
             with found.report.stage("answer"):
                 found.answer = await self._answers.answer(query.query, [hit.content for hit in found.hits])
@@ -177,7 +184,8 @@ class KnowledgeSearch:
             raise embedding.unavailable(SearchPart.EMBEDDER, "the model does not answer, see the log")
         if selected and not selected.ids:
             return _Attempt([], KnowledgeRanking([], [], has_words=False), may_have_more=False)
-        wanted = query.limit * (1 if query.context is PassageContext.PASSAGE else MERGED_HITS)
+        merged = 1 if query.context is PassageContext.PASSAGE else MERGED_HITS
+        wanted = query.limit * merged
         legs = _legs(query, selected.to_conditions() if selected else ())
 
         async def attempt_search(depth: int) -> _Attempt:
@@ -185,10 +193,14 @@ class KnowledgeSearch:
             with report.stage("read"):
                 read = await call_part(SearchPart.STORE, self._read(found.places), reading)
                 hits = fold_copies([hit for hit in read if selected is None or hit.source_id in selected.ids])
+            if query.min_relevance is not None:
+                hits = [hit for hit in hits if hit.relevance >= query.min_relevance]
+                return _Attempt(hits[:wanted], found, may_have_more=False)
             has_more = len(hits) < wanted and len(found.places) >= depth
             return _Attempt(hits[:wanted], found, has_more)
 
-        attempt = await attempt_search(wanted + SPARE)
+        # Relevance does not follow the order: hits are sought among as many, whatever the limit.
+        attempt = await attempt_search((wanted if query.min_relevance is None else MAX_HITS * merged) + SPARE)
         if attempt.may_have_more:
             with suppress(Unavailable):
                 second = await attempt_search(wanted + MANY)
@@ -241,6 +253,8 @@ def check(query: KnowledgeQuery) -> None:
     """Raises InvalidArguments for values out of range."""
     check_source_filter(query.where)
     check_range("limit", query.limit, 1, MAX_HITS)
+    if query.min_relevance is not None:
+        check_range("min_relevance", query.min_relevance, 0, 1)
     for name, words in (("type", query.types), ("topics", query.topics)):
         if len(words) > MAX_WORDS or not all(word.strip() and len(word) <= MAX_WORD_CHARACTERS for word in words):
             raise InvalidArguments(
@@ -291,6 +305,7 @@ def _hit(place: RankedPoint, records: KnowledgeRecords) -> KnowledgeHit | None:
         authors=source.authors if source else (),
         position=chunk.position if chunk else Position(),
         date=source.date if source else None,
+        relevance=place.relevance,
     )
 
 

@@ -20,7 +20,13 @@ def build_page_response(page: DocumentPage) -> dict[str, Any]:
 
 def build_hit_response(hit: DocumentHit) -> dict[str, Any]:
     """Builds one hit."""
-    return {"doc_id": hit.doc_id, "score": hit.score, "metadata": dict(hit.metadata), "snippet": hit.snippet}
+    return {
+        "doc_id": hit.doc_id,
+        "score": hit.score,
+        "relevance": hit.relevance,
+        "metadata": dict(hit.metadata),
+        "snippet": hit.snippet,
+    }
 
 
 def build_page_summary(page: DocumentPage, **hits: list[dict[str, Any]]) -> dict[str, Any]:
@@ -30,6 +36,7 @@ def build_page_summary(page: DocumentPage, **hits: list[dict[str, Any]]) -> dict
         "took_ms": round(page.report.timings_ms.get("total", 0.0), 3),
         "total": page.total,
         "total_relation": page.total_relation,
+        "nothing_relevant": page.nothing_relevant,
         **hits,
         "next_page_token": page.next_page_token,
         "degraded": list(page.report.degraded),

@@ -27,6 +27,7 @@ def build_knowledge_response(query: str, results: KnowledgeResults) -> dict[str,
         "query": query,
         "sources_cited": list(results.sources_cited),
         "result_count": len(results.hits),
+        "nothing_relevant": results.nothing_relevant,
         "search_type": "hybrid" if results.has_words else "semantic",
     }
     if results.report.degraded:
@@ -92,6 +93,7 @@ def _build_result(hit: KnowledgeHit) -> dict[str, Any]:
     result = {
         "id": hit.id,
         "score": hit.score,
+        "relevance": hit.relevance,
         "type": hit.type,
         "content": hit.content,
         "source": _build_source(hit),

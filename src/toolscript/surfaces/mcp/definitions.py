@@ -85,6 +85,7 @@ Text = Annotated[str, AfterValidator(_check_not_blank)]
 Id = Annotated[Text, AfterValidator(_check_one_line)]
 ToolId = Annotated[Id, Field(description="An id from search_tools: server__tool.")]
 Limit = Annotated[int, Field(ge=1, le=MAX_RESULTS)]
+MinRelevance = Annotated[float, Field(ge=0, le=1), WithJsonSchema({"type": "number"})] | SkipJsonSchema[None]
 Words = Annotated[tuple[str, ...], WithJsonSchema({"type": "array", "items": {"type": "string"}})]
 Filters = Annotated[Any, BeforeValidator(parse_json_text), WithJsonSchema({"type": "object"})]
 # Enums are members in strict mode; agents send their values.
@@ -219,20 +220,20 @@ class ReadResultArguments(ToolArguments):
 
 
 class SearchDocumentsArguments(ToolArguments):
-    """Find passages in the user's own documents. Each result has the document's id, a score, its title and the best
-    passage."""
+    """Find passages in the user's own documents. Each has its id, relevance (0 to 1), title, passage."""
 
     query: Text = Field(description="What to search for.")
     limit: Limit = Field(DEFAULT_RESULTS, description="Maximum number of documents.")
     search_type: SearchTypeName | SkipJsonSchema[None] = Field(
         SearchType.HYBRID, description="By meaning, by words, or both."
     )
-    filters: Filters = Field(None, description='Metadata it must have: {"team": "sales", "year": {"gte": 2024}}.')
+    filters: Filters = Field(None, description='Metadata: {"team": "sales", "year": {"gte": 2024}}.')
+    min_relevance: MinRelevance = Field(None, description="0 to 1.")
 
 
 class SearchKnowledgeArguments(ToolArguments):
     """Search books and papers: passages (chunks), and decisions, patterns or warnings extracted from them. Cite what
-    you use: each result has title, authors, chapter, page."""
+    you use: title, authors, chapter, page."""
 
     query: Text = Field(description="The question.")
     limit: Annotated[int, Field(ge=1, le=MAX_HITS)] = Field(DEFAULT_HITS, description="Maximum number of results.")
@@ -241,6 +242,7 @@ class SearchKnowledgeArguments(ToolArguments):
     answer: bool = Field(False, description="Also answer, with citations.")
     context: Literal["passage", "section"] = Field("passage", description="section: with more text.")
     filters: Filters = Field(None, description='{"year": {"gte": 2024}}; also title, authors, date, kind.')
+    min_relevance: MinRelevance = Field(None, description="0 to 1.")
 
     @field_validator("limit", "answer", mode="before")
     @classmethod

@@ -21,17 +21,25 @@ async def search_documents(app: App, principal: Principal, arguments: SearchDocu
         search_type=arguments.search_type or SearchType.HYBRID,
         where=parse_filters(arguments.filters),
         snippet_max_chars=MAX_SNIPPET_LENGTH,
+        min_relevance=arguments.min_relevance,
     )
     page = await app.document_search.search(principal, query)
     lines = []
     if "embedder" in page.report.degraded:
         lines.append("The query could not be embedded: found by words alone.")
     if not page.hits:
-        lines.append(f"No documents found for {arguments.query!r}. Rephrase once, then give up.")
+        found = (
+            "No documents"
+            if arguments.min_relevance is None
+            else f"No documents of relevance {arguments.min_relevance}"
+        )
+        lines.append(f"{found} found for {arguments.query!r}. Rephrase once, then give up.")
+    elif page.nothing_relevant:
+        lines.append(f"Nothing relevant found for {arguments.query!r}. The nearest, most likely about something else:")
     return "\n".join([*lines, *(line for hit in page.hits for line in _format_hit(hit))])
 
 
 def _format_hit(hit: DocumentHit) -> list[str]:
     title = shorten(str(hit.metadata.get("title") or ""), MAX_TITLE_LENGTH)
-    head = f"{hit.doc_id}  {hit.score:.3f}  {title}".rstrip()
+    head = f"{hit.doc_id}  {hit.relevance or 0:.2f}  {title}".rstrip()
     return [head, f"  {shorten(hit.snippet, MAX_SNIPPET_LENGTH)}"] if hit.snippet else [head]

@@ -302,6 +302,7 @@ async def _search_knowledge(app: App, arguments: SearchKnowledgeArguments) -> Ma
         arguments.answer,
         PassageContext(arguments.context),
         parse_filters(arguments.filters),
+        arguments.min_relevance,
     )
     response = build_knowledge_response(query.query, await app.knowledge_search.search(query))
     return {**build_text_result(json.dumps(response, ensure_ascii=False)), "structuredContent": response}

@@ -140,7 +140,16 @@ async def test_a_chunk_has_its_complete_citation() -> None:
     hit = (await search_knowledge(library, MOON.content)).hits[0]
     position = Position("1 Causes", "1.2 The moon", 12)
     assert hit == KnowledgeHit(
-        MOON.id, hit.score, "chunk", MOON.content, TIDES.id, MOON.id, "Of Tides", ("A. Moon", "B. Sea"), position
+        MOON.id,
+        hit.score,
+        "chunk",
+        MOON.content,
+        TIDES.id,
+        MOON.id,
+        "Of Tides",
+        ("A. Moon", "B. Sea"),
+        position,
+        relevance=hit.relevance,
     )
 
 

@@ -19,7 +19,14 @@ from toolscript.surfaces.cli.client.gateway import MAX_BODY_BYTES
 from toolscript.surfaces.cli.client.session import CommandSession, read_settings, run_in_session
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.tables import print_table
-from toolscript.surfaces.cli.terminal.text import format_count, print_answer, print_note, print_text, printable
+from toolscript.surfaces.cli.terminal.text import (
+    NOTHING_RELEVANT,
+    format_count,
+    print_answer,
+    print_note,
+    print_text,
+    printable,
+)
 from toolscript.surfaces.cli.terminal.values import format_conditions, parse_conditions
 from toolscript.surfaces.json.documents import (
     build_document_list_response,
@@ -70,6 +77,7 @@ def documents() -> None:
 @options.filters
 @options.limit(200, 10, "documents")
 @click.option("--offset", type=click.IntRange(0, 10_000), default=0, help="Number of documents to skip.")
+@options.min_relevance("documents")
 @click.option("--rerank", is_flag=True, help="Reorder the best documents with a reranker (TOOLSCRIPT_RERANKER).")
 @_tenant_options
 def search(query: str, limit: int, filters: tuple[str, ...], **request: Any) -> None:
@@ -195,15 +203,18 @@ def _show_hits(answer: Answer, offset: int) -> None:
     width = min(shutil.get_terminal_size().columns, 110) - 4
     for number, hit in enumerate(answer["hits"], start=offset + 1):
         title = str(hit["metadata"].get("title") or "")
-        name, score = click.style(printable(hit["doc_id"]), fg="cyan"), click.style(f"{hit['score']:.3f}", dim=True)
+        name = click.style(printable(hit["doc_id"]), fg="cyan")
+        relevance = "" if hit["relevance"] is None else click.style(f"  {hit['relevance']:.2f}", dim=True)
         click.echo(
-            f"{number:>3} {name}  {score}" + (f"  {printable(title)}" if title and title != hit["doc_id"] else "")
+            f"{number:>3} {name}{relevance}" + (f"  {printable(title)}" if title and title != hit["doc_id"] else "")
         )
         for line in textwrap.wrap(" ".join(printable(hit["snippet"] or "").split()), max(width, 20)):
             click.echo("    " + _HIGHLIGHTED.sub(lambda found: click.style(found[1], bold=True), line))
     if not answer["hits"]:
         click.echo("No documents found")
     else:
+        if answer["nothing_relevant"]:
+            print_note(NOTHING_RELEVANT)
         more = " or more" if answer["total_relation"] == "gte" else ""
         last = offset + len(answer["hits"])
         click.echo(f"\n{offset + 1} to {last} of {answer['total']}{more}", nl=False)

@@ -22,7 +22,13 @@ from toolscript.surfaces.cli.ingest.command import ingest_knowledge
 from toolscript.surfaces.cli.ingest.sources import list_sources, remove_source
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.tables import Columns, print_table
-from toolscript.surfaces.cli.terminal.text import confirm_or_raise, print_answer, print_note, printable
+from toolscript.surfaces.cli.terminal.text import (
+    NOTHING_RELEVANT,
+    confirm_or_raise,
+    print_answer,
+    print_note,
+    printable,
+)
 from toolscript.surfaces.cli.terminal.values import format_conditions, parse_conditions
 from toolscript.surfaces.json.citations import format_citation
 from toolscript.surfaces.json.knowledge import build_knowledge_response, build_sources_response
@@ -35,7 +41,7 @@ Answer = Mapping[str, Any]
 PASSAGE_CHARACTERS = 600
 MAX_WIDTH = 100
 INDENT = "     "
-NOTHING_FOUND = "Nothing found. Try other words, or leave out --type, --topic and --filter."
+NOTHING_FOUND = "Nothing found. Try other words, or leave out --type, --topic, --filter and --min-relevance."
 NO_SOURCES = "No sources yet: add some with toolscript knowledge ingest FILE."
 
 
@@ -102,6 +108,7 @@ def remove(references: tuple[str, ...], yes: bool) -> None:
     default="passage",
     help="Return each passage, or the section around it.",
 )
+@options.min_relevance("results")
 @click.option("--full", is_flag=True, help="Print whole passages.")
 @options.data_dir
 @options.gateway
@@ -114,6 +121,7 @@ def search(
     filters: tuple[str, ...],
     answer: bool,
     context: str,
+    min_relevance: float | None,
     full: bool,
 ) -> None:
     """Find passages in the sources.
@@ -133,13 +141,14 @@ def search(
         from toolscript.services.knowledge.context import PassageContext
         from toolscript.services.knowledge.search import KnowledgeQuery
 
-        wanted = KnowledgeQuery(query, limit, types, topics, answer, PassageContext(context), where)
+        wanted = KnowledgeQuery(query, limit, types, topics, answer, PassageContext(context), where, min_relevance)
         return build_knowledge_response(query, await app.knowledge_search.search(wanted))
 
     def request(session: CommandSession) -> Awaitable[Any]:
         body = {"query": query, "limit": limit, "type": list(types), "topics": list(topics)}
         body |= ({"answer": True} if answer else {}) | ({"context": context} if context != "passage" else {})
         body |= {"filters": format_conditions(where)} if where.must else {}
+        body |= {} if min_relevance is None else {"min_relevance": min_relevance}
         # The tenant's token makes it a request of the folder's owner, which has no rate limit.
         tenant = None if settings.gateway_url else settings.tenant
         return session.request("/search_knowledge", local, body=body, tenant=tenant)
@@ -202,8 +211,8 @@ def _show_response(response: Answer, settings: Settings, max_characters: int | N
 
 def _show_hits(answer: Answer, settings: Settings, max_characters: int | None, width: int) -> None:
     for number, hit in enumerate(answer["results"], start=1):
-        score = click.style(f"{hit['score']:.3f}", dim=True)
-        click.echo(("" if number == 1 else "\n") + f"{number:>3}  {score}  {hit['type']}")
+        relevance = click.style(f"{hit['relevance']:.2f}", dim=True)
+        click.echo(("" if number == 1 else "\n") + f"{number:>3}  {relevance}  {hit['type']}")
         for line in _wrap_passage(_shorten(hit["content"], max_characters), width):
             click.echo(line)
         cited = printable(format_citation(hit))
@@ -213,6 +222,8 @@ def _show_hits(answer: Answer, settings: Settings, max_characters: int | None, w
             click.echo(f"{INDENT}  also in {printable(format_citation({'source': copy}))}")
     if not answer["results"]:
         click.echo(asyncio.run(_explain_no_results(settings)))
+    elif answer["metadata"]["nothing_relevant"]:
+        print_note(NOTHING_RELEVANT)
     degraded = answer["metadata"].get("degraded")
     if degraded:
         print_note(f"incomplete results: {', '.join(degraded)} failed")

@@ -76,6 +76,12 @@ def limit(maximum: int, default: int, things: str) -> Callable[[Command], Comman
     return click.option("--limit", type=click.IntRange(1, maximum), default=default, show_default=True, help=text)
 
 
+def min_relevance(things: str) -> Callable[[Command], Command]:
+    """The option for the minimum relevance of results."""
+    text = f"Leave out {things} of less relevance, from 0 to 1."
+    return click.option("--min-relevance", type=click.FloatRange(0, 1), metavar="NUMBER", help=text)
+
+
 def catalogue(command: Command) -> Command:
     """The options of every command that uses the catalogue."""
     return config(data_dir(gateway(as_json(command))))

@@ -12,6 +12,8 @@ import click
 
 from toolscript.surfaces.cli.terminal.options import is_json
 
+NOTHING_RELEVANT = "nothing relevant found: these are the nearest, most likely about something else"
+
 
 def printable(text: str) -> str:
     """The text without control characters; a line end becomes a space."""

@@ -38,9 +38,9 @@ DocId = Annotated[str, Path(description="The document's id; may have slashes.", 
 
 _NDJSON_EXAMPLE = {
     "schema": {"type": "string"},
-    "example": '{"hit": {"doc_id": "lease/7", "score": 0.83, "metadata": {}, "snippet": "..."}}\n'
-    '{"done": {"query_id": "...", "took_ms": 9.1, "total": 1, "total_relation": "eq", "next_page_token": null, '
-    '"degraded": []}}\n',
+    "example": '{"hit": {"doc_id": "lease/7", "score": 0.0328, "relevance": 0.83, "metadata": {}, "snippet": "..."}}\n'
+    '{"done": {"query_id": "...", "took_ms": 9.1, "total": 1, "total_relation": "eq", "nothing_relevant": false, '
+    '"next_page_token": null, "degraded": []}}\n',
 }
 
 router = APIRouter(tags=["documents"], dependencies=[TENANT], responses=errors(429))

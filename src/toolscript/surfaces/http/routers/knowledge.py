@@ -25,6 +25,7 @@ from toolscript.surfaces.http.schemas.knowledge import (
     ANSWER,
     CONTEXT,
     LIMIT,
+    MIN_RELEVANCE,
     QUERY,
     TOPICS,
     TYPES,
@@ -75,6 +76,7 @@ async def search_knowledge(
     topics: Annotated[list[str] | None, Query(description=TOPICS + SEVERAL)] = None,
     answer: Annotated[bool | None, Query(description=ANSWER)] = None,
     context: Annotated[PassageContext | None, Query(description=CONTEXT)] = None,
+    min_relevance: Annotated[float | None, Query(ge=0, le=1, description=MIN_RELEVANCE)] = None,
 ) -> JsonResponse:
     _check_parameters(request.query_params)
     parameters = {
@@ -84,6 +86,7 @@ async def search_knowledge(
         "topics": _join_words(topics),
         "answer": answer,
         "context": context,
+        "min_relevance": min_relevance,
     }
     ask = await read_json(
         request, KnowledgeRequest, lambda body: _merge(parameters, body), MAX_SEARCH_BYTES, required=False
@@ -175,6 +178,7 @@ def _merge(parameters: dict[str, Any], body: KnowledgeRequest) -> KnowledgeQuery
         bool(fields["answer"]),
         PassageContext(fields["context"] or PassageContext.PASSAGE),
         body.filters.to_filter() if body.filters else EVERYTHING,
+        fields["min_relevance"],
     )
 
 

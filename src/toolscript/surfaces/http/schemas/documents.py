@@ -11,7 +11,13 @@ from toolscript.domain.errors import Invalid, InvalidArguments
 from toolscript.domain.filters import EVERYTHING
 from toolscript.domain.search import SearchPart
 from toolscript.services.documents.search import DocumentQuery, SearchType
-from toolscript.surfaces.http.schemas.models import DEGRADED, ResponseModel, StrictRequestModel
+from toolscript.surfaces.http.schemas.models import (
+    DEGRADED,
+    NOTHING_RELEVANT,
+    RELEVANCE,
+    ResponseModel,
+    StrictRequestModel,
+)
 from toolscript.surfaces.json.filters import METADATA_VALUE, FiltersModel
 
 MAX_DOCUMENTS = 1000
@@ -59,6 +65,15 @@ class DocumentSearchRequest(StrictRequestModel):
         min_length=1,
         max_length=4096,
         description="`next_page_token` of the previous page of the same search, instead of `offset`.",
+    )
+
+    min_relevance: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="Leave out documents of less relevance; `total` counts the others. Needs a query. Default: none is "
+        "left out.",
+        examples=[0.3],
     )
 
     def to_query(self) -> DocumentQuery:
@@ -116,7 +131,8 @@ class DocumentHitResponse(ResponseModel):
     """A matching document."""
 
     doc_id: str
-    score: float = Field(description="Score of the requested ranking; 0 without a query.")
+    score: float = Field(description="Score of the requested ranking, only good for the order; 0 without a query.")
+    relevance: float | None = Field(ge=0, le=1, description=f"{RELEVANCE} Null without a query.")
     metadata: dict[str, Any]
     snippet: str | None = Field(description="Best matching part of the text.")
 
@@ -128,6 +144,7 @@ class DocumentPageSummary(ResponseModel):
     took_ms: float
     total: int = Field(description="Number of matching documents, the same on every page.")
     total_relation: Literal["eq", "gte"] = Field(description="`eq`: exactly `total` match; `gte`: there may be more.")
+    nothing_relevant: bool = Field(description=NOTHING_RELEVANT)
     next_page_token: str | None = Field(description="`page_token` of the next page.")
     degraded: list[SearchPart] = Field(description=DEGRADED)
 

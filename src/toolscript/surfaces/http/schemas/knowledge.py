@@ -17,7 +17,13 @@ from toolscript.services.knowledge.search import (
     MAX_WORD_CHARACTERS,
     MAX_WORDS,
 )
-from toolscript.surfaces.http.schemas.models import DEGRADED, ResponseModel, StrictRequestModel
+from toolscript.surfaces.http.schemas.models import (
+    DEGRADED,
+    NOTHING_RELEVANT,
+    RELEVANCE,
+    ResponseModel,
+    StrictRequestModel,
+)
 from toolscript.surfaces.json.filters import FiltersModel
 from toolscript.surfaces.json.knowledge import MAX_REFUSED
 
@@ -38,6 +44,7 @@ FILTERS = (
     f"{', '.join(FileKind)}), `extension` (such as `.pdf`), `type`, and other metadata of the source. Case does not "
     "matter. Not in the query string."
 )
+MIN_RELEVANCE = "Leave out results of less relevance. Default: none is left out."
 
 _WORD = {"type": "string", "maxLength": MAX_WORD_CHARACTERS}
 _WORDS = {"anyOf": [_WORD, {"type": "array", "items": _WORD | {"minLength": 1}, "maxItems": MAX_WORDS}]}
@@ -55,6 +62,7 @@ class KnowledgeRequest(StrictRequestModel):
     topics: Words = Field(default=None, description=TOPICS, examples=[["testing"]])
     answer: bool | None = Field(default=None, description=ANSWER)
     context: Literal["passage", "section"] | None = Field(default=None, description=CONTEXT)
+    min_relevance: float | None = Field(default=None, ge=0, le=1, description=MIN_RELEVANCE, examples=[0.3])
     filters: FiltersModel | None = Field(default=None, description=FILTERS)
 
 
@@ -90,6 +98,7 @@ class KnowledgeResultResponse(ResponseModel):
         description="Cosine similarity of the result and the query. Results are ordered by it and by the words that "
         "they share with the query.",
     )
+    relevance: float = Field(ge=0, le=1, description=RELEVANCE)
     type: Literal["chunk", "extraction"]
     content: str = Field(
         description="Text of the chunk. For an extraction: a line with its type and topics, such as "
@@ -111,6 +120,7 @@ class KnowledgeMetadataResponse(ResponseModel):
     query: str
     sources_cited: list[str] = Field(description="Titles of the sources of the results, each once, in order.")
     result_count: int
+    nothing_relevant: bool = Field(description=NOTHING_RELEVANT)
     search_type: Literal["hybrid", "semantic"] = Field(
         description="`hybrid`: by meaning and words. `semantic`: by meaning, because no source has the words or they "
         "are not indexed yet."

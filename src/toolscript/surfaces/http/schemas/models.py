@@ -7,7 +7,17 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from toolscript.services.documents.request import USUAL_RELEVANCE
+
 DEGRADED = "Parts of the search that failed."
+RELEVANCE = (
+    "Estimated probability that it is relevant to the query, from its similarity and the words that it shares with the "
+    "query. Comparable between searches, unlike `score`."
+)
+NOTHING_RELEVANT = (
+    f"Whether nothing has a relevance of `min_relevance`, or without one of {USUAL_RELEVANCE}: the query is most "
+    "likely about something else."
+)
 ONE_LINE = r"^[^\x00-\x1f\x7f-\x9f]*$"
 
 
