@@ -29,6 +29,7 @@ Section = Callable[[bool], Awaitable[list[Table]]]
 SECTIONS: dict[str, tuple[str, Section]] = {
     "embedding": ("Embedding", embedding.run),
     "index": ("Index", index.run),
+    "growth": ("Growth", index.run_growth),
     "fusion": ("Fusion", fusion.run),
     "search": ("Search", searches.run),
     "gateway": ("Gateway", gateway.run),

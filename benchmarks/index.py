@@ -4,16 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from benchmarks.index_data import DIMENSIONS, ONE_GROUP, Data, make_clusters, make_random, write_to_sqlite
-from benchmarks.timing import Row, Sample, Table, compare_table, format_duration, measure_seconds, side_by_side
+from benchmarks.index_data import (
+    DIMENSIONS,
+    ONE_GROUP,
+    Data,
+    PointStream,
+    make_clusters,
+    make_random,
+    write_to_sqlite,
+)
+from benchmarks.timing import (
+    Row,
+    Sample,
+    Table,
+    compare_table,
+    format_duration,
+    format_number,
+    measure_seconds,
+    side_by_side,
+)
+from tests.servers.postgres import run_postgres
+from toolscript.adapters.pgvector.index import PgVectorIndex
 from toolscript.adapters.qdrant.edge import OPTIMISE_FROM, QdrantEdgeIndex
 from toolscript.domain.filters import EVERYTHING, Filter
 from toolscript.domain.search import Collection, FieldType, Point, Terms, Vector
@@ -38,6 +59,19 @@ GRAPH_NOTE = (
     f"From {OPTIMISE_FROM:,} points without a graph on, the index builds one in a child process while searches go "
     f"on, here one every {PAUSE * 1000:.0f} ms. The longest wait is the maximum time that such a search waited for the "
     "event loop, its own time included."
+)
+
+
+GROWTH_COLUMNS = (
+    "Index", "Points", "Loaded, per second", "Graph after", "On disk", "Memory, own", "files",
+    "By meaning: p50", "p95", "By words: p50", "p95", "Both, p95", "Times the smaller",
+)  # fmt: skip
+GROWTH_NOTE = (
+    "Points as above, the terms of queries with their idf, 10 results with payloads; loaded in calls of "
+    f"{CALL:,}, then searched in a process of its own, where the index is opened for the first time. *Memory, own* is "
+    "what belongs to that process, Python and its libraries included; *files* are pages of the index that the system "
+    "keeps and takes back. *Both* is a search by meaning and one by words after it, without embedding the query; the "
+    "bar for its growth is 3. PostgreSQL builds its graph in one process and keeps its memory to itself."
 )
 
 
@@ -68,6 +102,120 @@ async def run(quick: bool) -> list[Table]:
     if found.bar:
         tables.append(Table("The bar: 100,000 points, dense query, filter keeping 10 %", BAR_COLUMNS, found.bar))
     return tables
+
+
+async def run_growth(quick: bool) -> list[Table]:
+    """From thousands of points to a million in the embedded index, and as many as can be built in PostgreSQL."""
+    rows: list[list[str]] = []
+    with TemporaryDirectory() as folder:
+        sizes = (1_000, 10_000) if quick else (10_000, 1_000_000)
+        rows += await _grow("embedded", [(f"{folder}/{size}", size) for size in sizes])
+    with run_postgres() as uri:
+        sizes = (1_000, 10_000) if quick else (10_000, 200_000)
+        rows += await _grow("PostgreSQL", [(uri, size) for size in sizes])
+    return [Table("A million points", GROWTH_COLUMNS, rows, GROWTH_NOTE)]
+
+
+async def _grow(engine: str, places: Sequence[tuple[str, int]]) -> list[list[str]]:
+    """A row for each size, the last column beside the first size."""
+    rows: list[list[str]] = []
+    smallest = 0.0
+    for place, size in places:
+        points = PointStream(size)
+        per_second, graph = await _load(place, points)
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            searched = await asyncio.get_running_loop().run_in_executor(
+                pool, search_in_process, place, points.make_queries(300)
+            )
+        p95 = searched.both.p95
+        smallest = smallest or p95
+        rows.append(
+            [
+                engine,
+                f"{size:,}",
+                format_number(per_second),
+                format_duration(graph) if graph else "none",
+                *(f"{number / 2**20:,.0f} MiB" if number else "" for number in searched.bytes),
+                *(format_duration(t) for s in (searched.dense, searched.lexical) for t in (s.p50, s.p95)),
+                format_duration(p95),
+                format_number(p95 / smallest),
+            ]
+        )
+    return rows
+
+
+def _open_place(place: str) -> QdrantEdgeIndex | PgVectorIndex:
+    return PgVectorIndex(place) if place.startswith("postgres") else QdrantEdgeIndex(Path(place))
+
+
+async def _load(place: str, points: PointStream) -> tuple[float, float]:
+    """Points per second, and the seconds that the graph takes afterwards."""
+    index = _open_place(place)
+    await index.drop(NAME)
+    await index.open(COLLECTION)
+    seconds = 0.0
+    for block in points.blocks(CALL):
+        began = time.perf_counter()
+        await index.upsert(NAME, block)
+        seconds += time.perf_counter() - began
+    began = time.perf_counter()
+    await index.wait_until_idle()
+    graph = time.perf_counter() - began
+    await index.close()
+    return points.size / seconds, graph if graph > 1 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """The times of searches, and the bytes on disk, of the process alone, and of mapped files."""
+
+    dense: Sample
+    lexical: Sample
+    bytes: tuple[int, int, int]
+
+    @property
+    def both(self) -> Sample:
+        return Sample([a + b for a, b in zip(self.dense.seconds, self.lexical.seconds, strict=True)])
+
+
+def search_in_process(place: str, queries: list[tuple[Vector, Terms]]) -> Searched:
+    """Searches an index that was filled before."""
+    return asyncio.run(_search_place(place, queries))
+
+
+async def _search_place(place: str, queries: list[tuple[Vector, Terms]]) -> Searched:
+    index = _open_place(place)
+    await index.open(COLLECTION)
+
+    async def by_meaning(query: tuple[Vector, Terms]) -> object:
+        return await index.dense(NAME, query[0], limit=LIMIT)
+
+    async def by_words(query: tuple[Vector, Terms]) -> object:
+        return await index.lexical(NAME, query[1], limit=LIMIT)
+
+    for query in queries[:20]:
+        await by_meaning(query)
+        await by_words(query)
+    times = [[await measure_seconds(search, q) for q in queries] for search in (by_meaning, by_words)]
+    own, files = read_memory()
+    await index.close()
+    on_disk = _measure_disk(place)
+    return Searched(Sample(times[0]), Sample(times[1]), (on_disk, own, files) if on_disk else (0, 0, 0))
+
+
+def _measure_disk(place: str) -> int:
+    """The bytes of an index in a folder; 0 for a server's."""
+    return sum(f.stat().st_blocks * 512 for f in Path(place).rglob("*"))
+
+
+def read_memory() -> tuple[int, int]:
+    """Bytes of this process: its own, and of mapped files. Zeros where the system does not tell."""
+    status = Path("/proc/self/status")
+    lines = status.read_text(encoding="ascii").splitlines() if status.is_file() else []
+    kilobytes = {
+        name: int(rest.split()[0]) for name, _, rest in (line.partition(":") for line in lines) if "Rss" in name
+    }
+    return kilobytes.get("RssAnon", 0) * 1024, kilobytes.get("RssFile", 0) * 1024
 
 
 async def _measure(found: Findings, data: Data) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -90,13 +90,47 @@ def make_clusters(size: int, queries: int) -> Data:
     """Points around centres, like texts about the same subjects, with rare and common words."""
     rng = np.random.default_rng(size)
     centres = _units(rng.standard_normal((max(size // PER_CLUSTER, 5), DIMENSIONS)))
-
-    def near(count: int) -> Vector:
-        noise = rng.standard_normal((count, DIMENSIONS)) * SPREAD / np.sqrt(DIMENSIONS)
-        return _units(centres[rng.integers(0, len(centres), count)] + noise)
-
     terms = _terms(rng, size, TERMS_PER_POINT)
-    return _data("clustered", near(size), terms, near(queries), _terms(rng, queries, TERMS_PER_QUERY))
+    points, near_queries = _near(rng, centres, size), _near(rng, centres, queries)
+    return _data("clustered", points, terms, near_queries, _terms(rng, queries, TERMS_PER_QUERY))
+
+
+@dataclass(slots=True)
+class PointStream:
+    """As many points as wanted, like those of `make_clusters`, a block at a time: a million do not fit in memory as
+    objects. Queries have the idf of the terms so far."""
+
+    size: int
+    _counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(VOCABULARY + 1, np.int64))
+
+    def blocks(self, length: int) -> Iterator[list[Point]]:
+        centres = self._centres()
+        for start in range(0, self.size, length):
+            rng = np.random.default_rng([self.size, start])
+            count = min(length, self.size - start)
+            terms = _terms(rng, count, TERMS_PER_POINT)
+            for each in terms:
+                self._counts[list(each.ids)] += 1
+            matrix = _near(rng, centres, count)
+            yield [
+                Point(f"p{start + i}", matrix[i], terms[i], {"group": f"g{i % GROUPS}", "name": f"tool {start + i}"})
+                for i in range(count)
+            ]
+
+    def make_queries(self, count: int) -> list[tuple[Vector, Terms]]:
+        rng = np.random.default_rng(1)
+        vectors, terms = _near(rng, self._centres(), count), _terms(rng, count, TERMS_PER_QUERY)
+        rarity = np.log(1 + (self.size - self._counts + 0.5) / (self._counts + 0.5))
+        return [(v, Terms(t.ids, tuple(rarity[list(t.ids)].tolist()))) for v, t in zip(vectors, terms, strict=True)]
+
+    def _centres(self) -> Vector:
+        rng = np.random.default_rng(self.size)
+        return _units(rng.standard_normal((max(self.size // PER_CLUSTER, 5), DIMENSIONS)))
+
+
+def _near(rng: np.random.Generator, centres: Vector, count: int) -> Vector:
+    noise = rng.standard_normal((count, DIMENSIONS)) * SPREAD / np.sqrt(DIMENSIONS)
+    return _units(centres[rng.integers(0, len(centres), count)] + noise)
 
 
 def make_random(size: int, queries: int) -> Data:
