@@ -33,8 +33,8 @@ def keyed(folder: Path) -> Iterator[RunningGateway]:
         yield gateway
 
 
-def create_key(folder: Path, *scopes: str) -> str:
-    given = [part for scope in scopes for part in ("--scope", scope)]
+def create_key(folder: Path, *scopes: str, tenant: str | None = None) -> str:
+    given = [part for scope in scopes for part in ("--scope", scope)] + (["--tenant", tenant] if tenant else [])
     command = [
         *toolscript_command(),
         "keys",
@@ -78,6 +78,25 @@ async def test_a_key_without_a_scope_gets_the_reason(keyed: RunningGateway, fold
     await hit.wait_for()
     await hit.get_by_role("button", name="Right").click()
     await hit.get_by_text("it lacks the scope call").wait_for()
+
+
+@pytest.mark.req("W-01", "W-02")
+async def test_a_tenant_adds_documents_and_finds_them(keyed: RunningGateway, folder: Path, open_page: OpenPage) -> None:
+    key = create_key(folder, "documents", tenant="acme")
+    page = await open_page(f"{keyed.url}/#/files?as=documents", expects=(REFUSED,))
+    await page.get_by_role("button", name="Sign in").first.click()
+    dialog = page.get_by_role("dialog", name="Sign in")
+    await dialog.get_by_label("Key", exact=False).first.fill(key)
+    await dialog.get_by_role("button", name="Sign in").click()
+    await page.get_by_label("Files to add").set_input_files(
+        {"name": "tides.txt", "mimeType": "text/plain", "buffer": b"The harbour is deep at noon."}
+    )
+    documents = page.get_by_role("region", name="Documents", exact=True)
+    await documents.get_by_role("button", name="tides.txt").click()
+    await page.get_by_role("dialog", name="Document").get_by_text("deep at noon").wait_for()
+    await page.keyboard.press("Escape")
+    await page.get_by_label("Question").fill("harbour")
+    await page.get_by_role("region", name="Passages").locator("mark", has_text="harbour").wait_for()
 
 
 @pytest.mark.req("W-02")

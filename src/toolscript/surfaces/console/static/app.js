@@ -13,9 +13,15 @@ import { PAGES } from "./pages/index.js";
 
 function Navigation({ current }) {
   const shown = PAGES.filter((page) => page.icon);
-  return html`<nav class="nav" aria-label="Pages">
+  const chosen = PAGES.find((page) => page.name === current)?.parent ?? current;
+  const element = useRef(null);
+  useEffect(() => {
+    // On small screens the pages are a strip that scrolls.
+    element.current.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+  }, [chosen]);
+  return html`<nav class="nav" aria-label="Pages" ref=${element}>
     <ul>${shown.map((page) => html`<li key=${page.name}>
-      <a href=${link(page.name)} aria-current=${page.name === current || page.name === PAGES.find((p) => p.name === current)?.parent ? "page" : undefined}>
+      <a href=${link(page.name)} aria-current=${page.name === chosen ? "page" : undefined}>
         <${Icon} name=${page.icon} /><span>${page.title}</span></a></li>`)}
     </ul>
   </nav>`;

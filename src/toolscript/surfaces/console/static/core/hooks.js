@@ -5,8 +5,9 @@ import { useStore } from "./store.js";
 
 const REPEAT_MS = 2000;
 
-/** Loads from a path, or nothing while it is null: `{data, error, loading, reload}`. Old data stays until new comes. */
-export function useApi(path, { method = "GET", body, every = 0 } = {}) {
+/** Loads from a path, or nothing while it is null: `{data, error, loading, reload}`. Old data stays until new comes.
+ * It is read again `every` so many milliseconds, and with a new `version`. */
+export function useApi(path, { method = "GET", body, every = 0, version = 0 } = {}) {
   const [state, setState] = useState({ data: null, error: null, loading: Boolean(path) });
   const [count, setCount] = useState(0);
   const age = useStore(epoch);
@@ -32,11 +33,13 @@ export function useApi(path, { method = "GET", body, every = 0 } = {}) {
       clearTimeout(timer);
       control.abort();
     };
-  }, [path, method, sent, age, count]);
+  }, [path, method, sent, age, count, version]);
   const reload = useCallback(() => setCount((n) => n + 1), []);
+  const busy = useRef(false);
+  busy.current = state.loading;
   useEffect(() => {
     if (!every) return undefined;
-    const timer = setInterval(() => document.hidden || reload(), every);
+    const timer = setInterval(() => document.hidden || busy.current || reload(), every);
     return () => clearInterval(timer);
   }, [every, reload]);
   return { ...state, reload };

@@ -1,11 +1,11 @@
 // How well searches find the tools of this catalogue, by requests whose right tools are known.
-import { ask } from "../core/api.js";
 import { html, useRef, useState } from "../core/dom.js";
 import { formatPercent, plural } from "../core/format.js";
 import { useAction, useApi, useTitle } from "../core/hooks.js";
 import { link } from "../core/router.js";
 import { Empty, Problem } from "../parts/states.js";
 import { Text } from "../parts/text.js";
+import { readCatalogue } from "./quality/catalogue.js";
 import { Curve } from "./quality/curve.js";
 import { buildCurve, measure, parseQueries } from "./quality/measure.js";
 
@@ -52,8 +52,7 @@ export default function QualityPage() {
   });
   const [keep, keeping] = useAction(async () => {
     save("queries.jsonl", parseQueries(text));
-    const { tools } = await ask("GET", "/tools");
-    save("tools.jsonl", tools.map((tool) => ({ id: tool.toolId, server: tool.serverName, name: tool.toolName, description: tool.description, input_schema: null })));
+    save("tools.jsonl", await readCatalogue());
   });
   const drop = async (event) => {
     event.preventDefault();

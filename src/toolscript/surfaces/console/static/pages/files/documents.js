@@ -1,4 +1,4 @@
-import { html, useEffect, useState } from "../../core/dom.js";
+import { html, useState } from "../../core/dom.js";
 import { formatCount } from "../../core/format.js";
 import { useApi } from "../../core/hooks.js";
 import { Dialog } from "../../parts/dialog.js";
@@ -11,8 +11,7 @@ export function DocumentList({ changes }) {
   const [after, setAfter] = useState([]);
   const [chosen, setChosen] = useState(null);
   const given = { limit: PAGE, ...(after.length ? { after: after.at(-1) } : {}) };
-  const found = useApi(`/documents?${new URLSearchParams(given)}`);
-  useEffect(() => found.reload(), [changes]);
+  const found = useApi(`/documents?${new URLSearchParams(given)}`, { version: changes });
   return html`<section class="section" aria-label="Documents"><div class="section-head"><h2>Documents</h2></div>
     <${Loaded} from=${found} rows=${5}>${(data) => data.documents.length === 0 ? html`<${Empty} title="The tenant has no documents">Drop some files above.</${Empty}>` : html`
       <div class="card table-scroll"><table><thead><tr><th scope="col">Id</th><th scope="col">Title</th><th scope="col" class="right">Characters</th></tr></thead>

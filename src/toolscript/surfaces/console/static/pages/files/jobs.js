@@ -9,10 +9,9 @@ import { Text } from "../../parts/text.js";
 const EVERY_MS = 1000;
 
 export function Jobs({ library, changes, onDone }) {
-  const found = useApi(`/api/v1/jobs?${new URLSearchParams({ as: library, limit: 5 })}`, { every: EVERY_MS });
+  const found = useApi(`/api/v1/jobs?${new URLSearchParams({ as: library, limit: 5 })}`, { every: EVERY_MS, version: changes });
   const running = (found.data?.jobs ?? []).filter((job) => job.state === "running").length;
   const before = useRef(0);
-  useEffect(() => found.reload(), [changes]);
   useEffect(() => {
     if (running < before.current) onDone();
     before.current = running;

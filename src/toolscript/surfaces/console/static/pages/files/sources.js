@@ -1,5 +1,5 @@
 import { send } from "../../core/api.js";
-import { html, useEffect } from "../../core/dom.js";
+import { html } from "../../core/dom.js";
 import { formatAgo, formatCount, plural } from "../../core/format.js";
 import { useApi } from "../../core/hooks.js";
 import { Empty, Loaded } from "../../parts/states.js";
@@ -8,8 +8,7 @@ import { Text, visible } from "../../parts/text.js";
 const MAX_SHOWN = 500;
 
 export function SourceList({ changes }) {
-  const found = useApi("/api/v1/knowledge/sources");
-  useEffect(() => found.reload(), [changes]);
+  const found = useApi("/api/v1/knowledge/sources", { version: changes });
   const remove = async (source) => {
     if (!confirm(`Remove “${visible(source.title).slice(0, 200)}” with its passages?`)) return;
     await send("DELETE", `/api/v1/knowledge/sources/${encodeURIComponent(source.id)}`);
