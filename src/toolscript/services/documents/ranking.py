@@ -171,19 +171,19 @@ class DocumentRanker:
     async def _by_word(
         self, run: DocumentRun, prepared: PreparedQuery, where: Filter, start: int, end: int
     ) -> DocumentRanking:
-        async def match(start: int, end: int) -> TermMatches:
+        async def match(start: int, end: int, max_total: int) -> TermMatches:
             terms = prepared.terms.terms
-            work = self.index.match(DOCUMENTS, terms, where=where, start=start, end=end, max_total=KEYWORD_DEPTH)
+            work = self.index.match(DOCUMENTS, terms, where=where, start=start, end=end, max_total=max_total)
             return await run.deadline.call(SearchPart.INDEX, work)
 
         with run.report.stage("rank"):
-            found = await match(start, end)
+            found = await match(start, end, KEYWORD_DEPTH)
             places, is_cut = _documents(found.places), found.total == KEYWORD_DEPTH
             leg = LegScores(dict(places), places[-1].score if is_cut and places else 0.0)
             relevances = Relevances(self.retriever.similarity, prepared.terms.full_score, None, leg)
             if start and not relevances.reach(USUAL_RELEVANCE):
                 # Whether anything is relevant must not depend on the page.
-                first = _documents((await match(0, 1)).places)
+                first = _documents((await match(0, 1, 1)).places)
                 relevances = replace(relevances, words=replace(leg, scores={**dict(first), **leg.scores}))
         return DocumentRanking(places, found.total, is_cut, first=start, relevances=relevances)
 
