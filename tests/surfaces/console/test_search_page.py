@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -82,6 +83,19 @@ async def test_hostile_definitions_are_shown_as_text(console_gateway: RunningGat
     story = page.locator(".hit", has_text="enormous").first
     await story.wait_for()
     assert len(await story.inner_text()) < 1000
+
+
+@pytest.mark.req("W-02")
+async def test_the_page_of_a_hostile_tool_shows_text_too(console_gateway: RunningGateway, open_page: OpenPage) -> None:
+    page = await open_page(f"{console_gateway.url}/#/tool/{quote(f'hostile__{HOSTILE_NAME}', safe='')}")
+    await page.get_by_role("heading", name=HOSTILE_NAME).wait_for()
+    form = page.get_by_role("region", name="Call")
+    await form.get_by_text("<b>who</b>").wait_for()
+    assert await page.locator("main b, main script, main img").count() == 0
+    await page.goto(f"{console_gateway.url}/#/tool/hostile__enormous")
+    await page.get_by_role("button", name="Show all").click()
+    await page.get_by_role("button", name="Show less").wait_for()
+    assert await find_violations(page) == []
 
 
 @pytest.mark.req("W-02")

@@ -20,6 +20,8 @@ export default function ServersPage() {
       ${data.configurationWarnings.map((warning) => html`<p class="note" key=${warning}><${Text} value=${warning} max=${500} /></p>`)}
       <${List} servers=${data.servers} />`}</${Loaded}>
     <${Synchronise} />
+    <section class="section" aria-label="Add a server"><div class="section-head"><h2>Add a server</h2></div>
+      <p class="muted">Put its entry into the <code>mcpServers</code> object of <code>~/.toolscript.json</code>, as its documentation gives it for any client. The gateway notices, and it appears above.</p></section>
     <${AgentConfiguration} />`;
 }
 
