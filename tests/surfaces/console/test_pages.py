@@ -164,3 +164,14 @@ async def test_tools_are_chosen_on_the_map(console_gateway: RunningGateway, open
     await page.get_by_label("Words of names").fill("echo")
     await chosen.get_by_role("button", name="Let go").click()
     await chosen.wait_for(state="detached")
+
+
+@pytest.mark.req("W-02")
+async def test_every_page_fits_a_small_screen(console_gateway: RunningGateway, open_page: OpenPage) -> None:
+    page = await open_page(console_gateway.url, width=400, theme="dark")
+    for name in ("tools", "map", "servers", "skills", "files", "calls", "quality", "health"):
+        await page.goto(f"{console_gateway.url}/#/{name}")
+        await page.get_by_role("heading", name=name.capitalize(), exact=True, level=1).wait_for()
+        await page.locator("main .card, main .empty").first.wait_for()
+        assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
+        assert await find_violations(page) == [], name

@@ -59,7 +59,7 @@ function Shell() {
   return html`
     <a class="skip" href="#main" onClick=${(event) => { event.preventDefault(); main.current.focus(); }}>Skip to the content</a>
     <header class="top">
-      <a class="brand" href=${link("search")}><img src="/console/icon.svg" alt="" width="22" height="22" /><span>Toolscript</span></a>
+      <a class="brand" href=${link("search")} aria-label="Toolscript"><img src="/console/icon.svg" alt="" width="22" height="22" /><span>Toolscript</span></a>
       <${Navigation} current=${at.page} />
       <div class="top-end"><${AccountButton} /><${ThemeSwitch} /></div>
     </header>

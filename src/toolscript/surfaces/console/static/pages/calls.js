@@ -41,7 +41,7 @@ export default function CallsPage({ at }) {
 function ByServer({ rows, onChoose }) {
   const most = Math.max(...rows.map((row) => row.calls), 1);
   return html`<section class="section" aria-label="By server"><div class="section-head"><h2>By server</h2></div>
-    <div class="card table-scroll"><table><thead><tr><th scope="col">Server</th><th scope="col">Calls and errors</th><th scope="col" class="right">Calls</th><th scope="col" class="right">Errors</th><th scope="col" class="right">Median</th><th scope="col" class="right">p95</th></tr></thead>
+    <div class="card table-scroll" tabindex="0"><table><thead><tr><th scope="col">Server</th><th scope="col">Calls and errors</th><th scope="col" class="right">Calls</th><th scope="col" class="right">Errors</th><th scope="col" class="right">Median</th><th scope="col" class="right">p95</th></tr></thead>
       <tbody>${rows.slice(0, 30).map((row) => html`<tr key=${row.name}>
         <td><button type="button" class="linklike" onClick=${() => onChoose(row.name)}><${Text} value=${row.name || "none"} max=${60} /></button></td>
         <td class="wide"><div class="bar" aria-hidden="true"><i class="of-plain" style=${{ width: `${(100 * (row.calls - row.errors)) / most}%` }}></i><i class="of-bad" style=${{ width: `${(100 * row.errors) / most}%` }}></i></div></td>
@@ -55,7 +55,7 @@ function shorten(text) {
 
 function Events({ events, kind }) {
   const last = { calls: "Arguments", searches: "Request", refusals: "Reason" }[kind];
-  return html`<div class="card table-scroll"><table><thead><tr><th scope="col">Time</th><th scope="col">${kind === "calls" ? "Tool" : "What"}</th><th scope="col">Outcome</th><th scope="col" class="right">Took</th><th scope="col">Caller</th><th scope="col">${last}</th></tr></thead>
+  return html`<div class="card table-scroll" tabindex="0"><table><thead><tr><th scope="col">Time</th><th scope="col">${kind === "calls" ? "Tool" : "What"}</th><th scope="col">Outcome</th><th scope="col" class="right">Took</th><th scope="col">Caller</th><th scope="col">${last}</th></tr></thead>
     <tbody>${events.map((event) => html`<tr key=${event.id}>
       <td class="nowrap muted" title=${event.time}>${new Date(event.time).toLocaleTimeString("en-GB")}</td>
       <td>${kind === "calls" ? html`<a class="mono" href=${link("tool", event.tool)}><${Text} value=${event.tool} max=${80} /></a>` : html`<code><${Text} value=${event.tool} max=${80} /></code>`}</td>

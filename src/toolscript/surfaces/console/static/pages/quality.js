@@ -77,7 +77,7 @@ function Results({ results, threshold }) {
     <div class="figures">${METRICS.map(([name, help]) => html`<div class="card figure" key=${name} title=${help}><p class="figure-title">${name}</p><p class="figure-value">${mean(name).toFixed(3)}</p><p class="muted">${help}</p></div>`)}
       <div class="card figure"><p class="figure-title">Requests</p><p class="figure-value">${results.length}</p><p class="muted">${plural(results.filter((each) => !each.rank).length, "of them finds", "of them find")} no right tool</p></div></div>
     <div class="section"><${Curve} points=${buildCurve(results)} threshold=${threshold} /></div>
-    <div class="section card table-scroll"><table><thead><tr><th scope="col">Request</th><th scope="col">First tool</th><th scope="col" class="right">Confidence</th><th scope="col" class="right">Rank of the right one</th></tr></thead>
+    <div class="section card table-scroll" tabindex="0"><table><thead><tr><th scope="col">Request</th><th scope="col">First tool</th><th scope="col" class="right">Confidence</th><th scope="col" class="right">Rank of the right one</th></tr></thead>
       <tbody>${[...results].sort((a, b) => a["NDCG@10"] - b["NDCG@10"]).slice(0, 300).map((each, i) => html`<tr key=${i}>
         <td><a href=${link("search", "", { q: each.query })}><${Text} value=${each.query} max=${140} /></a></td>
         <td class="mono"><${Text} value=${each.hits[0]?.toolId ?? "none"} max=${80} /></td><td class="right">${formatPercent(each.first)}</td>

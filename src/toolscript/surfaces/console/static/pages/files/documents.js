@@ -14,7 +14,7 @@ export function DocumentList({ changes }) {
   const found = useApi(`/documents?${new URLSearchParams(given)}`, { version: changes });
   return html`<section class="section" aria-label="Documents"><div class="section-head"><h2>Documents</h2></div>
     <${Loaded} from=${found} rows=${5}>${(data) => data.documents.length === 0 ? html`<${Empty} title="The tenant has no documents">Drop some files above.</${Empty}>` : html`
-      <div class="card table-scroll"><table><thead><tr><th scope="col">Id</th><th scope="col">Title</th><th scope="col" class="right">Characters</th></tr></thead>
+      <div class="card table-scroll" tabindex="0"><table><thead><tr><th scope="col">Id</th><th scope="col">Title</th><th scope="col" class="right">Characters</th></tr></thead>
         <tbody>${data.documents.map((each) => html`<tr key=${each.id}><td><button type="button" class="linklike mono" onClick=${() => setChosen(each.id)}><${Text} value=${each.id} max=${100} /></button></td>
           <td><${Text} value=${each.title} max=${120} /></td><td class="right">${formatCount(each.characters)}</td></tr>`)}</tbody></table></div>
       <p class="more"><button type="button" class="button" disabled=${!after.length} onClick=${() => setAfter(after.slice(0, -1))}>Back</button>${" "}
