@@ -9,7 +9,7 @@ import pytest
 
 from toolscript.adapters.qdrant import index as qdrant_index
 from toolscript.domain.errors import Invalid, NotFound
-from toolscript.domain.filters import Condition, Filter, Op, Payload, Subset
+from toolscript.domain.filters import Condition, Filter, Op, Payload, Subset, matches
 from toolscript.domain.search import Collection, FieldType, Point, Terms, Vector
 from toolscript.ports.indexes import VectorIndex
 
@@ -132,8 +132,13 @@ async def test_a_filter_applies_to_rankings_counts_and_scrolls(things: VectorInd
 @pytest.mark.req("K-04")
 async def test_a_condition_may_have_thousands_of_values(things: VectorIndex) -> None:
     values = [*(f"color {n}" for n in range(5_000)), "red"]
-    for op, expected in ((Op.IN, ["a", "b"]), (Op.NIN, ["c", "d"])):
+    others: dict[str, object] = {"e": ["blue", "red"], "f": ["blue"], "g": [], "h": None, "i": 7, "j": "re"}
+    await things.upsert(NAME, [point(i, unit(0, 1, 1), color=color) for i, color in others.items()])
+    payloads = {c.id: c.payload for c in await things.scroll(NAME)}
+    for op in (Op.IN, Op.NIN):
         where = Filter(must=(Condition("color", op, values),))
+        expected = sorted(i for i, payload in payloads.items() if matches(where, payload, i))
+        assert set(expected) & {"a", "b", "e"} == ({"a", "b", "e"} if op is Op.IN else set())
         assert sorted(c.id for c in await things.dense(NAME, unit(0, 1, 0), where=where, limit=10)) == expected
         assert [c.id for c in await things.scroll(NAME, where=where)] == expected
 
