@@ -198,7 +198,7 @@ async def _search_books(app: App, query: AnyQuery) -> JudgedSearch:
     hits = (await app.knowledge_search.search(KnowledgeQuery(_get_text(query), limit=DEPTH))).hits
     places = query.places if isinstance(query, Question) else ()
     return JudgedSearch(
-        tuple(hit.relevance for hit in hits),
+        tuple(hit.relevance or 0.0 for hit in hits),
         tuple(any(place.contains(hit.title, hit.position) for place in places) for hit in hits),
     )
 

@@ -123,7 +123,7 @@ class MemoryIndex(VectorIndex):
 class HashedEmbedder:
     """A deterministic stand-in for a model: texts that share words have similar vectors."""
 
-    similarity = SimilarityRange(0.0, 1.0)
+    similarity = SimilarityRange(0.0, 1.0, has_relevance=True)
     batch_size = 32
     query_batch_size = 32
     max_concurrent_calls = 1

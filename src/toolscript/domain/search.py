@@ -173,6 +173,8 @@ class SimilarityRange:
     ceiling: float
     skills: float | None = None
     """The ceiling where a text is compared with a skill, if it is a different one (docs/decisions/0011)."""
+    has_relevance: bool = False
+    """Whether relevances in documents were fitted to this range (docs/decisions/0029)."""
 
     def narrow_to_skills(self) -> SimilarityRange:
         """The range for comparisons with skills."""

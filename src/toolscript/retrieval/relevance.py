@@ -72,6 +72,17 @@ class LegScores:
     absent: float = 0.0
 
 
+def build_relevances(
+    similarity: SimilarityRange, full_score: float, cosines: LegScores | None, words: LegScores | None
+) -> Relevances | None:
+    """The relevances of a search: by words alone for a model that they were not fitted with; None if it has no words
+    either."""
+    usable = cosines if similarity.has_relevance else None
+    if usable is None and (words is None or full_score <= 0):
+        return None
+    return Relevances(similarity, full_score, usable, words)
+
+
 @dataclass(frozen=True, slots=True)
 class Relevances:
     """The relevance of the hits of one search. `cosines` or `words` (BM25) is None if the search has no such ranking;
@@ -85,12 +96,12 @@ class Relevances:
 
     def estimate(self, hit_id: str) -> float:
         """The relevance of a hit, from 0 to 1, rounded."""
-        return round(self._curve.estimate(self.signals(hit_id)), DIGITS)
+        return self._weigh(*self._find_scores(hit_id))
 
     def estimate_absent(self) -> float:
         """The highest relevance that a text can have which none of the rankings has."""
-        absent = (leg.absent if leg else 0.0 for leg in (self.cosines, self.words))
-        return round(self._curve.estimate(self._measure(*absent)), DIGITS)
+        cosine, shared = (leg.absent if leg else 0.0 for leg in (self.cosines, self.words))
+        return self._weigh(cosine, shared)
 
     def reach(self, min_relevance: float) -> bool:
         """Whether any hit has this relevance."""
@@ -102,17 +113,28 @@ class Relevances:
 
     def estimate_bound(self) -> float:
         """A relevance that no hit exceeds: that of one which is first in every ranking."""
-        first = (max(leg.scores.values(), default=leg.absent) if leg else 0.0 for leg in (self.cosines, self.words))
-        return round(self._curve.estimate(self._measure(*first)), DIGITS)
+        legs = (self.cosines, self.words)
+        cosine, shared = (max(leg.scores.values(), default=leg.absent) if leg else 0.0 for leg in legs)
+        return self._weigh(cosine, shared)
 
     def signals(self, hit_id: str) -> RelevanceSignals:
         """What is known of a hit; 0 for what is not."""
-        scores = (leg.scores.get(hit_id, leg.absent) if leg else 0.0 for leg in (self.cosines, self.words))
-        return self._measure(*scores)
+        return RelevanceSignals(*self._measure(*self._find_scores(hit_id)))
 
-    def _measure(self, cosine: float, shared: float) -> RelevanceSignals:
-        coverage = min(1.0, shared / self.full_score) if self.full_score > 0 else 0.0
-        return RelevanceSignals(position(cosine, self.similarity), coverage)
+    def _find_scores(self, hit_id: str) -> tuple[float, float]:
+        cosines, words = self.cosines, self.words
+        cosine = cosines.scores.get(hit_id, cosines.absent) if cosines is not None else 0.0
+        return cosine, words.scores.get(hit_id, words.absent) if words is not None else 0.0
+
+    def _measure(self, cosine: float, shared: float) -> tuple[float, float]:
+        full = self.full_score
+        return position(cosine, self.similarity), (shared / full if shared < full else 1.0) if full > 0 else 0.0
+
+    def _weigh(self, cosine: float, shared: float) -> float:
+        """The rounded estimate. Plain numbers, because a minimum relevance makes a search estimate two thousand."""
+        curve = self._curve
+        similarity, coverage = self._measure(cosine, shared)
+        return round(squash(curve.base + curve.similarity * similarity + curve.coverage * coverage), DIGITS)
 
     @property
     def _curve(self) -> RelevanceCurve:

@@ -31,7 +31,8 @@ PLACE = ("digest", "start", "end")
 
 @dataclass(frozen=True, slots=True)
 class DocumentHit:
-    """A document that was found. `relevance` is the estimated probability that it is relevant; None without a query."""
+    """A document that was found. `relevance` is the estimated probability that it is relevant; None where it is
+    unknown."""
 
     doc_id: str
     score: float

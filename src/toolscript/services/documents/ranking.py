@@ -20,7 +20,7 @@ from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.stores import DocumentStore
 from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.fusion import FUSIONS, sort_scores
-from toolscript.retrieval.relevance import LegScores, Relevances
+from toolscript.retrieval.relevance import LegScores, Relevances, build_relevances
 from toolscript.retrieval.retriever import Legs, PreparedQuery, Retriever
 from toolscript.services.documents.points import DOCUMENTS, doc_of, first_parts, in_tenant, of_tenant
 from toolscript.services.documents.request import USUAL_RELEVANCE, DocumentRun, SearchType, in_payload
@@ -50,8 +50,8 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A ranked document. `part` is its best passage in the semantic ranking, if there is one; `relevance` is None
-    without a query."""
+    """A ranked document. `part` is its best passage in the semantic ranking, if there is one; `relevance` is None where
+    it is unknown."""
 
     doc_id: str
     score: float
@@ -62,7 +62,7 @@ class Ranked:
 @dataclass(frozen=True, slots=True)
 class DocumentRanking:
     """Documents, best first, equal scores by id, from place `first` on; the total (a minimum if `is_cut`); their best
-    passages; and their relevances, if there is a query."""
+    passages; and their relevances, if there is a query and they are known."""
 
     places: Sequence[tuple[str, float]]
     total: int
@@ -158,15 +158,18 @@ class DocumentRanker:
             run.deadline.call(SearchPart.INDEX, counting), self._query(run, prepared, where, DEPTH)
         )
         minimum = run.ask.min_relevance
-        crowd = _Crowd(
-            end, DEEP, lambda score: minimum is None or self._compare_cosines({}, score).estimate_absent() >= minimum
-        )
+
+        def is_wanted(score: float) -> bool:
+            found = self._compare_cosines({}, score)
+            return minimum is None or found is None or found.estimate_absent() >= minimum
+
+        crowd = _Crowd(end, DEEP, is_wanted)
         is_cut = await self._fill(crowd, run, prepared, where, legs) >= crowd.depth and minimum is not None
         relevances = self._compare_cosines(dict(crowd.places), crowd.places[-1].score if is_cut else 0.0)
         return DocumentRanking(crowd.places, max(total, len(crowd.places)), is_cut, crowd.parts, relevances=relevances)
 
-    def _compare_cosines(self, cosines: Mapping[str, float], absent: float) -> Relevances:
-        return Relevances(self.retriever.similarity, 0.0, LegScores(cosines, absent), None)
+    def _compare_cosines(self, cosines: Mapping[str, float], absent: float) -> Relevances | None:
+        return build_relevances(self.retriever.similarity, 0.0, LegScores(cosines, absent), None)
 
     async def _by_word(
         self, run: DocumentRun, prepared: PreparedQuery, where: Filter, start: int, end: int
@@ -201,7 +204,7 @@ class DocumentRanker:
             LegScores(dict(leg), leg[-1].score if is_cut else 0.0)
             for leg, is_cut in zip((crowd.places, worded), legs_cut, strict=True)
         )
-        relevances = Relevances(self.retriever.similarity, prepared.terms.full_score, cosines, words)
+        relevances = build_relevances(self.retriever.similarity, prepared.terms.full_score, cosines, words)
         return DocumentRanking(scores, len(scores), any(legs_cut), crowd.parts, relevances=relevances)
 
     async def _fill(self, crowd: _Crowd, run: DocumentRun, prepared: PreparedQuery, where: Filter, legs: Legs) -> int:

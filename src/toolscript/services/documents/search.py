@@ -38,6 +38,7 @@ from toolscript.services.documents.request import (
     allow,
     check,
 )
+from toolscript.services.support.relevance import unknown_relevance
 from toolscript.services.support.search_events import record_event, record_search
 
 __all__ = ["DocumentHit", "DocumentPage", "DocumentQuery", "DocumentSearch", "DocumentStream", "SearchType"]
@@ -170,6 +171,8 @@ class DocumentSearch:
         if ask.rerank and ask.text:
             ranking = await self._rerank(run, ranking)
         if ask.min_relevance is not None:
+            if ranking.relevances is None:
+                raise unknown_relevance()
             ranking = ranking.keep_relevant(ask.min_relevance)
         documents = ranking.documents(run.offset, end)
         has_more = len(documents) == ask.top_k and ranking.total > end and end <= MAX_OFFSET

@@ -41,7 +41,7 @@ class KnowledgeHit:
     authors: tuple[str, ...]
     position: Position
     date: str | None = None
-    relevance: float = 0.0
+    relevance: float | None = None
     copies: tuple[KnowledgeHit, ...] = ()
     merged: tuple[str, ...] = ()
 

@@ -19,7 +19,7 @@ from toolscript.domain.filters import Filter, Subset
 from toolscript.domain.search import Candidate, Collection, SearchPart, SearchReport, require_same_model
 from toolscript.ports.indexes import VectorIndex
 from toolscript.retrieval.deadline import Deadline
-from toolscript.retrieval.relevance import LegScores, Relevances
+from toolscript.retrieval.relevance import LegScores, build_relevances
 from toolscript.retrieval.retriever import Legs, PreparedQuery, Retriever
 from toolscript.services.knowledge.points import CHUNK, CHUNKS
 
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 class RankedPoint(NamedTuple):
     """A place in the ranking: its cosine, rounded, from 0 to 1, what its words add to that in the order, and the
-    estimated probability that it is relevant."""
+    estimated probability that it is relevant, if that is known."""
 
     type: str
     id: str
@@ -48,7 +48,7 @@ class RankedPoint(NamedTuple):
     source_id: str | None
     chunk_id: str | None
     by_words: float = 0.0
-    relevance: float = 0.0
+    relevance: float | None = None
 
 
 class KnowledgeRanking(NamedTuple):
@@ -117,13 +117,16 @@ class KnowledgeRanker:
             raise
         full = max(prepared.terms.full_score, 1e-9)
         by_words = {c.id: WORDS_WEIGHT * min(1.0, c.score / full) for c in words}
-        relevances = Relevances(
+        relevances = build_relevances(
             self._retriever.similarity,
             prepared.terms.full_score,
             LegScores({c.id: c.score for c in cosines}),
             LegScores({c.id: c.score for c in words}),
         )
-        return [_place(name, each, by_words.get(each.id, 0.0), relevances.estimate(each.id)) for each in cosines]
+        return [
+            _place(name, each, by_words.get(each.id, 0.0), relevances.estimate(each.id) if relevances else None)
+            for each in cosines
+        ]
 
     async def _complete(
         self, name: str, prepared: PreparedQuery, found: Legs
@@ -172,7 +175,7 @@ def _order(place: RankedPoint) -> tuple[float, str, str]:
     return -round(place.score + place.by_words, DIGITS), place.id, place.type
 
 
-def _place(collection: str, candidate: Candidate, by_words: float, relevance: float) -> RankedPoint:
+def _place(collection: str, candidate: Candidate, by_words: float, relevance: float | None) -> RankedPoint:
     """Raises ValueError for a score that is not finite."""
     score = round(float(candidate.score), DIGITS)
     if not math.isfinite(score + by_words):

@@ -39,6 +39,7 @@ from toolscript.services.knowledge.ranking import (
     call_part,
 )
 from toolscript.services.knowledge.source_filter import SourceSelection, check_source_filter, select_sources
+from toolscript.services.support.relevance import unknown_relevance
 from toolscript.services.support.search_events import Event, record_event, record_search
 
 DEFAULT_HITS, MAX_HITS = 10, 100
@@ -131,7 +132,7 @@ class KnowledgeSearch:
             found.sources_cited.extend(sorted({hit.title for hit in found.hits}))
             found.has_words = attempt.ranking.has_words
             usual = LEARNED.threshold if query.min_relevance is None else query.min_relevance
-            found.nothing_relevant = all(hit.relevance < usual for hit in attempt.hits)
+            found.nothing_relevant = all(hit.relevance is not None and hit.relevance < usual for hit in attempt.hits)
         if query.answer:
             with found.report.stage("answer"):
                 found.answer = await self._answers.answer(query.query, [hit.content for hit in found.hits])
@@ -194,7 +195,9 @@ class KnowledgeSearch:
                 read = await call_part(SearchPart.STORE, self._read(found.places), reading)
                 hits = fold_copies([hit for hit in read if selected is None or hit.source_id in selected.ids])
             if query.min_relevance is not None:
-                hits = [hit for hit in hits if hit.relevance >= query.min_relevance]
+                if any(hit.relevance is None for hit in hits):
+                    raise unknown_relevance()
+                hits = [hit for hit in hits if (hit.relevance or 0.0) >= query.min_relevance]
                 return _Attempt(hits[:wanted], found, may_have_more=False)
             has_more = len(hits) < wanted and len(found.places) >= depth
             return _Attempt(hits[:wanted], found, has_more)

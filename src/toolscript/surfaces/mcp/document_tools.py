@@ -41,5 +41,6 @@ async def search_documents(app: App, principal: Principal, arguments: SearchDocu
 
 def _format_hit(hit: DocumentHit) -> list[str]:
     title = shorten(str(hit.metadata.get("title") or ""), MAX_TITLE_LENGTH)
-    head = f"{hit.doc_id}  {hit.relevance or 0:.2f}  {title}".rstrip()
+    relevance = "" if hit.relevance is None else f"  {hit.relevance:.2f}"
+    head = f"{hit.doc_id}{relevance}  {title}".rstrip()
     return [head, f"  {shorten(hit.snippet, MAX_SNIPPET_LENGTH)}"] if hit.snippet else [head]

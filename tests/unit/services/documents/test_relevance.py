@@ -10,8 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.services.documents.test_search import ACME, HYBRID, KEYWORD, SEMANTIC, Archive, LengthEmbedder
+from toolscript.adapters.memory import HashedEmbedder
 from toolscript.domain.documents import Document
 from toolscript.domain.errors import Invalid, InvalidArguments
+from toolscript.domain.search import SimilarityRange
 from toolscript.retrieval.relevance import LEARNED
 from toolscript.services.documents import ranking as document_ranking
 from toolscript.services.documents.points import documents_collection
@@ -22,6 +24,12 @@ pytestmark = pytest.mark.req("F-03")
 KINDS = (SEMANTIC, KEYWORD, HYBRID)
 WORDS = ("red", "wine", "rent", "lease", "month", "dry")
 texts = st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=8).map(" ".join), min_size=1, max_size=25)
+
+
+class Unfitted(HashedEmbedder):
+    """A model that relevances were not fitted with."""
+
+    similarity = SimilarityRange(0.0, 1.0)
 
 
 async def search(archive: Archive, query: str, kind: SearchType, **fields: object) -> DocumentPage:
@@ -138,9 +146,20 @@ async def test_reranking_changes_the_order_and_not_the_relevance() -> None:
     assert kept == [hit for hit in reranked if (hit.relevance or 0) >= (minimum or 0)]
 
 
-async def test_without_a_model_words_alone_decide() -> None:
+@pytest.mark.parametrize("embedder", [None, Unfitted(64)])
+async def test_without_a_fitted_model_words_alone_decide(embedder: HashedEmbedder | None) -> None:
     archive = await fill(["red wine", "the rent is due"])
     words = await search(archive, "red wine", KEYWORD)
-    archive.embedder = None
+    archive.embedder = embedder
     page = await search(archive, "red wine", HYBRID)
-    assert [hit.relevance for hit in page.hits] == [hit.relevance for hit in words.hits]
+    assert page.hits[0].relevance == words.hits[0].relevance
+    assert not page.nothing_relevant
+
+
+async def test_a_semantic_search_without_a_fitted_model_has_no_relevance() -> None:
+    archive = await fill(["red wine", "the rent is due"])
+    archive.embedder = Unfitted(64)
+    page = await search(archive, "asdf qwer zxcv", SEMANTIC)
+    assert ({hit.relevance for hit in page.hits}, page.nothing_relevant) == ({None}, False)
+    with pytest.raises(InvalidArguments, match="min_relevance: unknown"):
+        await search(archive, "red wine", SEMANTIC, min_relevance=0.1)

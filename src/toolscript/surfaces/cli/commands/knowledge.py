@@ -211,8 +211,8 @@ def _show_response(response: Answer, settings: Settings, max_characters: int | N
 
 def _show_hits(answer: Answer, settings: Settings, max_characters: int | None, width: int) -> None:
     for number, hit in enumerate(answer["results"], start=1):
-        relevance = click.style(f"{hit['relevance']:.2f}", dim=True)
-        click.echo(("" if number == 1 else "\n") + f"{number:>3}  {relevance}  {hit['type']}")
+        relevance = "" if hit["relevance"] is None else click.style(f"{hit['relevance']:.2f}  ", dim=True)
+        click.echo(("" if number == 1 else "\n") + f"{number:>3}  {relevance}{hit['type']}")
         for line in _wrap_passage(_shorten(hit["content"], max_characters), width):
             click.echo(line)
         cited = printable(format_citation(hit))

@@ -132,7 +132,7 @@ class DocumentHitResponse(ResponseModel):
 
     doc_id: str
     score: float = Field(description="Score of the requested ranking, only good for the order; 0 without a query.")
-    relevance: float | None = Field(ge=0, le=1, description=f"{RELEVANCE} Null without a query.")
+    relevance: float | None = Field(ge=0, le=1, description=f"{RELEVANCE} Also without a query.")
     metadata: dict[str, Any]
     snippet: str | None = Field(description="Best matching part of the text.")
 

@@ -98,7 +98,7 @@ class KnowledgeResultResponse(ResponseModel):
         description="Cosine similarity of the result and the query. Results are ordered by it and by the words that "
         "they share with the query.",
     )
-    relevance: float = Field(ge=0, le=1, description=RELEVANCE)
+    relevance: float | None = Field(ge=0, le=1, description=RELEVANCE)
     type: Literal["chunk", "extraction"]
     content: str = Field(
         description="Text of the chunk. For an extraction: a line with its type and topics, such as "

@@ -12,7 +12,8 @@ from toolscript.services.documents.request import USUAL_RELEVANCE
 DEGRADED = "Parts of the search that failed."
 RELEVANCE = (
     "Estimated probability that it is relevant to the query, from its similarity and the words that it shares with the "
-    "query. Comparable between searches, unlike `score`."
+    "query. Comparable between searches, unlike `score`. Null if it is unknown: for a model that it is not fitted "
+    "with, where no words are compared either."
 )
 NOTHING_RELEVANT = (
     f"Whether nothing has a relevance of `min_relevance`, or without one of {USUAL_RELEVANCE}: the query is most "
