@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 
+from tests.servers.preloaded import build_command
 from tests.servers.processes import run_server
 from tests.servers.real import MODULES, NODE
 from toolscript.domain.servers import OAuthSpec, ServerSpec, Transport
@@ -65,7 +65,7 @@ class ProtectedServer:
 @contextmanager
 def serving_protected(issuer: str, **options: Any) -> Iterator[ProtectedServer]:
     """An MCP server in a process of its own; see `protected.py` for the options."""
-    command = [sys.executable, "-m", "tests.servers.protected", json.dumps({"issuer": issuer, **options})]
+    command = [*build_command("tests.servers.protected"), json.dumps({"issuer": issuer, **options})]
     with run_server("The protected server", command, kill=True) as ready:
         yield ProtectedServer(**ready)
 

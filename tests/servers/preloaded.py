@@ -1,4 +1,4 @@
-"""Runs `toolscript` commands in forks of one process that has imported the package.
+"""Runs `toolscript` commands, and servers for tests, in forks of one process that has imported what they need.
 
 The imports of a gateway take 3 s of processor time; a fork has them already. `python -m tests.servers.preloaded SOCKET`
 prints one line of JSON when it is ready, and ends with its input. `preloaded_command.py` asks it for a command and
@@ -28,7 +28,7 @@ VARIABLE = "TOOLSCRIPT_TEST_PRELOADED"
 # What commands import before they are done, also where the package imports it late: the client of MCP servers and the
 # embedded index alone take 1 s. None of them may start a thread: a fork has only the thread that forks.
 MODULES = """
-    anyio._backends._asyncio httpcore httpcore2 httpx numpy.random rich._emoji_codes rich.console
+    anyio._backends._asyncio httpcore httpcore2 httpx mcp.server.mcpserver numpy.random rich._emoji_codes rich.console
     uvicorn.lifespan.on uvicorn.loops.auto uvicorn.protocols.http.httptools_impl
     toolscript.adapters.files.reader toolscript.adapters.json_schema.checker toolscript.adapters.mcp.client
     toolscript.adapters.observability.prometheus toolscript.adapters.qdrant.edge toolscript.adapters.sql.sqlite
@@ -41,11 +41,15 @@ MODULES = """
 """.split()
 
 
-def toolscript_command() -> list[str]:
-    """The beginning of a command line that runs `toolscript` in a process: preloaded where `run_preloaded` is used."""
+def build_command(module: str) -> list[str]:
+    """The beginning of a command line that runs the module in a process: preloaded where `run_preloaded` is used."""
     if address := os.environ.get(VARIABLE):
-        return [sys.executable, "-I", "-S", str(Path(__file__).with_name("preloaded_command.py")), address]
-    return [sys.executable, "-m", "toolscript"]
+        return [sys.executable, "-I", "-S", str(Path(__file__).with_name("preloaded_command.py")), address, module]
+    return [sys.executable, "-m", module]
+
+
+def toolscript_command() -> list[str]:
+    return build_command("toolscript")
 
 
 @contextmanager
@@ -102,7 +106,7 @@ def _watch_command(connection: socket.socket) -> dict[str, Any]:
 
 
 def _run(command: dict[str, Any]) -> None:
-    """Runs the command in this process, as `python -m toolscript` would."""
+    """Runs the command in this process, as `python -m` would."""
     os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # shells start what runs in the background without it
     for number, stream in enumerate(command["streams"]):
@@ -113,8 +117,8 @@ def _run(command: dict[str, Any]) -> None:
     os.environ.update(command["environment"])
     is_unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
     sys.stdout.reconfigure(line_buffering=os.isatty(1), write_through=is_unbuffered)  # type: ignore[union-attr]
-    sys.argv = ["toolscript", *command["arguments"]]
-    runpy.run_module("toolscript", run_name="__main__", alter_sys=True)
+    sys.argv = [command["module"], *command["arguments"]]
+    runpy.run_module(command["module"], run_name="__main__", alter_sys=True)
 
 
 def main() -> None:

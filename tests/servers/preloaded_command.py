@@ -1,7 +1,7 @@
-"""Asks the process of `tests.servers.preloaded` to run a `toolscript` command, and stands for it.
+"""Asks the process of `tests.servers.preloaded` to run a command, and stands for it.
 
-`python -I -S preloaded_command.py SOCKET ARGUMENT...` gives its streams, folder and environment to the command, passes
-signals on to it, and ends as it ends. The id of the command's process is written to the file that the variable
+`python -I -S preloaded_command.py SOCKET MODULE ARGUMENT...` gives its streams, folder and environment to the command,
+passes signals on to it, and ends as it ends. The id of the command's process is written to the file that the variable
 TOOLSCRIPT_TEST_PID_FILE names, when it is set. It uses the standard library alone, and starts in 30 ms.
 """
 
@@ -15,13 +15,13 @@ import sys
 
 
 def main() -> None:
-    _, address, *arguments = sys.argv
+    _, address, module, *arguments = sys.argv
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(address)
         socket.send_fds(connection, [b"\0"], [0, 1, 2])
         with connection.makefile("rw") as lines:
-            request = {"arguments": arguments, "folder": os.getcwd(), "environment": dict(os.environ)}  # noqa: PTH109
-            lines.write(json.dumps(request) + "\n")
+            request = {"module": module, "arguments": arguments, "folder": os.getcwd()}  # noqa: PTH109
+            lines.write(json.dumps(request | {"environment": dict(os.environ)}) + "\n")
             lines.flush()
             pid = int(lines.readline())
             if file := os.environ.get("TOOLSCRIPT_TEST_PID_FILE"):

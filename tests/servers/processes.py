@@ -37,8 +37,8 @@ def run_server(name: str, command: Sequence[str], advice: str = "", *, kill: boo
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=REPOSITORY
         ) as process,
     ):
+        assert process.stdout is not None
         try:
-            assert process.stdout is not None
             line = process.stdout.readline()
             if not line:
                 process.wait()
@@ -48,6 +48,7 @@ def run_server(name: str, command: Sequence[str], advice: str = "", *, kill: boo
         finally:
             if kill:
                 process.kill()
+                process.stdout.read()  # a preloaded command ends a moment after the process that stands for it
             assert process.stdin is not None
             process.stdin.close()
             try:
