@@ -47,6 +47,8 @@ MAX_WORDS, MAX_WORD_CHARACTERS = 50, 200
 # Seconds from the start of a search by which each part must have answered, so that one that hangs leaves the others
 # time.
 EMBEDDED_BY, RANKED_BY, READ_BY = 1.2, 1.6, 2.0
+# Seconds before that to compare all sources with a filter, for searches that have one.
+SELECTED_WITHIN = 2.0
 # Seconds to read the sections of the hits, for searches that want them.
 WIDENED_WITHIN = 2.0
 # How many more hits than requested are ranked, because the store may lack some; and how many in a second try.
@@ -64,7 +66,7 @@ log = logging.getLogger(__name__)
 class KnowledgeQuery:
     """A search request. `types`: chunk, extraction, or types of extractions; any of them, all when empty. `topics`: any
     of them, ignoring case. `answer`: whether a language model should answer from the hits. `context`: how much
-    of its surroundings each hit shows. `where`: only sources that pass it, by the fields of `describe_source`.
+    of its surroundings each hit shows. `where`: only sources that pass it, by the fields of `read_field`.
     `min_relevance`: hits of less relevance are left out."""
 
     query: str
@@ -172,14 +174,14 @@ class KnowledgeSearch:
         record_event(self._events, event)
 
     async def _attempt(self, query: KnowledgeQuery, report: SearchReport) -> _Attempt:
+        selected = await self._select_sources(query.where, report)
         embedding, ranking, reading = (Deadline(by, KNOWLEDGE) for by in (EMBEDDED_BY, RANKED_BY, READ_BY))
 
         async def count_terms(terms: Sequence[int]) -> TermCounts:
             return await self._count_terms(terms, embedding, report)
 
-        prepared, selected = await asyncio.gather(
-            self._retriever.prepare(query.query, embedding, report, count_terms=count_terms, any_language=True),
-            self._select_sources(query.where, embedding, report),
+        prepared = await self._retriever.prepare(
+            query.query, embedding, report, count_terms=count_terms, any_language=True
         )
         if prepared.vector is None:
             raise embedding.unavailable(SearchPart.EMBEDDER, "the model does not answer, see the log")
@@ -214,13 +216,16 @@ class KnowledgeSearch:
             report.degrade(SearchPart.INDEX)
         return attempt
 
-    async def _select_sources(self, where: Filter, deadline: Deadline, report: SearchReport) -> SourceSelection | None:
-        """The sources that pass a filter; None for all. Raises Unavailable if the store does not list them in time."""
+    async def _select_sources(self, where: Filter, report: SearchReport) -> SourceSelection | None:
+        """The sources that pass a filter; None for all. Raises Unavailable if that takes too long."""
         if where == EVERYTHING:
             return None
+
+        async def select() -> SourceSelection:
+            return await asyncio.to_thread(select_sources, await self._reader.list_sources(), where)
+
         with report.stage("select"):
-            sources = await call_part(SearchPart.STORE, self._reader.list_sources(), deadline)
-            return await asyncio.to_thread(select_sources, sources, where)
+            return await call_part(SearchPart.STORE, select(), Deadline(SELECTED_WITHIN, KNOWLEDGE))
 
     async def _count_terms(self, terms: Sequence[int], deadline: Deadline, report: SearchReport) -> TermCounts:
         """The counts of a query's terms; none if the store fails, which costs only the words."""

@@ -49,28 +49,43 @@ def check_source_filter(where: Filter) -> None:
 
 
 def select_sources(sources: Iterable[Source], where: Filter) -> SourceSelection:
-    """The sources that pass a filter on the fields of `describe_source`. Case does not matter."""
+    """The sources that pass a filter on the fields of `read_field`. Case does not matter."""
     folded = _map_conditions(where, _fold_condition)
+    names = {condition.field for group in (where.must, where.should, where.must_not) for condition in group}
     passed: dict[bool, set[str]] = {True: set(), False: set()}
     for source in sources:
-        passed[matches(folded, {name: _fold(value) for name, value in describe_source(source).items()})].add(source.id)
+        passed[matches(folded, {name: _fold(read_field(source, name)) for name in names})].add(source.id)
     return SourceSelection(frozenset(passed[True]), frozenset(passed[False]))
 
 
-def describe_source(source: Source) -> Mapping[str, Any]:
-    """The fields of a source that can be filtered. Its path is not among them: whoever may search could guess it."""
-    path = PurePath(source.path)
+def read_field(source: Source, name: str) -> Any:
+    """A field of a source that can be filtered: one of FIELDS, or metadata; None if it has none. The path is not among
+    them: whoever may search could guess it."""
+    if read := FIELDS.get(name):
+        return read(source)
+    return None if name in INTERNAL_METADATA else source.metadata.get(name)
+
+
+def _read_date(source: Source) -> Any:
+    """The day for comparisons, and the date as the file gives it."""
     day = complete_date(source.date or "")
-    return {name: value for name, value in source.metadata.items() if name not in INTERNAL_METADATA} | {
-        "title": source.title,
-        "authors": list(source.authors),
-        "type": source.type,
-        KIND: find_kind(path),
-        "extension": path.suffix.lower() or None,
-        # The day for comparisons, and the date as the file gives it.
-        "date": [day, source.date] if day else source.date,
-        "year": int(day[:4]) if day else source.metadata.get("year"),
-    }
+    return [day, source.date] if day else source.date
+
+
+def _read_year(source: Source) -> Any:
+    day = complete_date(source.date or "")
+    return int(day[:4]) if day else source.metadata.get("year")
+
+
+FIELDS: Mapping[str, Callable[[Source], Any]] = {
+    "title": lambda source: source.title,
+    "authors": lambda source: source.authors,
+    "type": lambda source: source.type,
+    KIND: lambda source: find_kind(PurePath(source.path)),
+    "extension": lambda source: PurePath(source.path).suffix.lower() or None,
+    "date": _read_date,
+    "year": _read_year,
+}
 
 
 def _map_conditions(where: Filter, change: Callable[[Condition], Condition]) -> Filter:
@@ -87,7 +102,7 @@ def _fold_condition(condition: Condition) -> Condition:
 def _fold(value: Any) -> Any:
     """The value without case; dates stay, because their form has capitals."""
     if isinstance(value, str):
-        return value if parse_moment(value) else value.casefold()
+        return value if value[:1].isdigit() and parse_moment(value) else value.casefold()
     if isinstance(value, Sequence):
         return [_fold(each) for each in value]
     return value

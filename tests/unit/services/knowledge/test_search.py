@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.fixtures.faults import Fault, FaultyAdapter, returning
+from tests.fixtures.faults import FAULTS, Fault, FaultyAdapter, returning
 from tests.fixtures.knowledge_search import (
     DECISION,
     GARDENS,
@@ -34,6 +34,7 @@ from tests.fixtures.knowledge_search import (
 from toolscript.adapters.memory import HashedEmbedder
 from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
 from toolscript.domain.errors import InvalidArguments, Unavailable
+from toolscript.domain.filters import Condition, Filter, Op
 from toolscript.domain.knowledge import KnowledgeRecords, Position, derive_id, format_content
 from toolscript.domain.requests import request_id
 from toolscript.domain.search import Collection
@@ -676,3 +677,16 @@ async def test_a_search_has_a_span_per_stage() -> None:
         KnowledgeQuery("moon")
     )
     assert seen == ["search.execute", "embed", "rank", "rank", "read"]
+
+
+@pytest.mark.req("K-04")
+@pytest.mark.parametrize("fault", ["unavailable", "runtime error", "hangs"])
+async def test_a_filter_that_cannot_be_resolved_fails_the_search(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SELECTED_WITHIN", 0.2)
+    library = await fill()
+    library.store = FaultyAdapter(library.store, "list_sources", FAULTS[fault])
+    where = Filter(must=(Condition("year", Op.EQ, 2024),))
+    with pytest.raises(Unavailable) as caught:
+        await search_knowledge(library, "moon", where=where)
+    assert caught.value.details["adapter"] == "store"
+    assert (await search_knowledge(library, "moon")).hits
