@@ -220,7 +220,7 @@ class ReadResultArguments(ToolArguments):
 
 
 class SearchDocumentsArguments(ToolArguments):
-    """Find passages in the user's own documents. Each has its id, relevance (0 to 1), title, passage."""
+    """Find passages in the user's own documents. Each result has its id, relevance (0 to 1), title and passage."""
 
     query: Text = Field(description="What to search for.")
     limit: Limit = Field(DEFAULT_RESULTS, description="Maximum number of documents.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -11,11 +12,14 @@ from hypothesis import strategies as st
 
 from tests.unit.services.documents.test_search import ACME, HYBRID, KEYWORD, SEMANTIC, Archive, LengthEmbedder
 from toolscript.adapters.memory import HashedEmbedder
+from toolscript.adapters.onnx.embedder import OnnxEmbedder
+from toolscript.adapters.onnx.model_folders import PACKAGED, find_locally
 from toolscript.domain.documents import Document
 from toolscript.domain.errors import Invalid, InvalidArguments
 from toolscript.domain.search import SimilarityRange
 from toolscript.retrieval.relevance import LEARNED
 from toolscript.services.documents import ranking as document_ranking
+from toolscript.services.documents.ingest import IngestDocuments
 from toolscript.services.documents.points import documents_collection
 from toolscript.services.documents.search import DocumentHit, DocumentPage, DocumentQuery, SearchType
 
@@ -163,3 +167,22 @@ async def test_a_semantic_search_without_a_fitted_model_has_no_relevance() -> No
     assert ({hit.relevance for hit in page.hits}, page.nothing_relevant) == ({None}, False)
     with pytest.raises(InvalidArguments, match="min_relevance: unknown"):
         await search(archive, "red wine", SEMANTIC, min_relevance=0.1)
+
+
+async def test_with_the_packaged_model_questions_about_something_else_find_nothing_relevant() -> None:
+    folder = find_locally(PACKAGED, Path("nowhere"))
+    assert folder is not None
+    embedder = OnnxEmbedder(folder, device="cpu")
+    archive = Archive(embedder=embedder)
+    await archive.index.open(documents_collection(embedder.model, embedder.dimensions))
+    wing = "The lift of a thin wing at supersonic speed is computed from the pressure distribution on its surface."
+    layer = "Heat transfer in a laminar boundary layer on a flat plate with a variable wall temperature is measured."
+    documents = [Document("wing", wing), Document("layer", layer)]
+    await IngestDocuments(archive.store, archive.index, embedder).put("acme", documents)
+    for query in ("asdf qwer zxcv", "how long should I roast a chicken with potatoes"):
+        for kind in KINDS:
+            assert (await search(archive, query, kind)).nothing_relevant
+    found = await search(archive, "how is heat transferred in a laminar boundary layer", HYBRID)
+    assert (found.hits[0].doc_id, found.nothing_relevant) == ("layer", False)
+    assert (found.hits[0].relevance or 0) > 0.5
+    await embedder.close()
