@@ -97,6 +97,8 @@ async def test_calls_are_listed_and_filtered(console_gateway: RunningGateway, op
     await form.get_by_label("path", exact=False).first.fill("/nowhere")
     await form.get_by_role("button", name="Call").click()
     await form.get_by_role("alert").wait_for()
+    await page.goto(f"{console_gateway.url}/#/search?q=echo")
+    await page.locator(".hit").first.wait_for()
     await page.goto(f"{console_gateway.url}/#/calls")
     await page.get_by_label("Outcome").select_option("error")
     await page.get_by_role("region", name="Events").get_by_text("filesystem__read_text_file").first.wait_for()
