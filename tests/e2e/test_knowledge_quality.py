@@ -24,8 +24,7 @@ from toolscript.services.knowledge.search import KnowledgeSearch
 
 CACHE = Path(os.environ.get("TOOLSCRIPT_TEST_BOOKS", Path(__file__).parents[2] / "build" / "books"))
 MANUAL = next(book for book in BOOKS if book.name == "policy")
-# The chapters that answer questions, half of the book: embedding the rest takes half a minute, and is the easier half
-# to tell apart.
+# The chapters that answer questions, half of the book: embedding the rest takes half a minute.
 CHAPTERS = (3, 4, 5, 6, 9, 10, 11, 12)
 CHAPTER = re.compile(r"\n(?=\d+\. [^\n]+\n\*{5,}\n)")
 

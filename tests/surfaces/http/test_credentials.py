@@ -24,6 +24,7 @@ from toolscript.domain.documents import Document
 from toolscript.domain.errors import Invalid, RateLimited, Unauthorized
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.callers import identify_principal
+from toolscript.surfaces.console.static_files import CONSOLE_PATHS
 from toolscript.surfaces.http.app import ROUTES, create_http_app
 from toolscript.surfaces.http.dependencies import get_scope
 from toolscript.surfaces.http.errors import error_response
@@ -231,10 +232,10 @@ async def test_a_token_in_the_query_string_is_ignored(guarded: App, document_rou
 
 @pytest.mark.req("X-04", "D-06")
 async def test_every_other_route_requires_a_key_or_a_token(guarded: App, routes: Routes) -> None:
-    public = routes_with(None)
+    public, console = routes_with(None), {re.sub(r"\{(\w+):\w+\}", r"{\1}", path) for path in CONSOLE_PATHS[1:]}
     async with open_client(guarded) as http:
         for method, path in routes:
-            if (method, path) in public:
+            if (method, path) in public or path in console:
                 assert (await http.request(method, path)).status_code not in {401, 403}
             elif path != "/mcp":  # without a key it has public knowledge: tests/surfaces/mcp/test_keys.py
                 response = await http.request(method, path_of(path), json={})

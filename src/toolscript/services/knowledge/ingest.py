@@ -204,7 +204,7 @@ class IngestKnowledge:
         """Reads the terms of sources again that an earlier version has read, or that were stored before words were
         compared; returns how many there were. Source by source: searches find those before and after, and what is done
         stays done. Rests as long as it works, for searches."""
-        if not await self._writer.can_renew_terms():
+        if not await self._writer.open_existing():
             return 0
         renewed = 0
         for source_id, counts in (await self._store.count_contents()).items():

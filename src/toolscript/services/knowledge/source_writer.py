@@ -107,10 +107,15 @@ class SourceWriter:
         counts = await self._index.count(CHUNKS, where), await self._index.count(EXTRACTIONS, where)
         return counts == (chunks, extractions)
 
-    async def can_renew_terms(self) -> bool:
-        """Whether there are collections of this model. Creates none: a gateway may have permission only to read."""
+    async def open_existing(self) -> bool:
+        """Opens the collections if they exist and are of this model; returns whether they are. Creates none: a gateway
+        may have permission only to read."""
         found = [await self._index.describe(name) for name in self._reconcilers]
-        return self._embedder is not None and all(each and each.model == self._embedder.model for each in found)
+        if self._embedder is None or not all(each and each.model == self._embedder.model for each in found):
+            return False
+        for collection in filter(None, found):
+            await self._index.open(collection)
+        return True
 
     async def renew_terms(self, source_id: str, chunks: int, extractions: int) -> bool:
         """Writes the points of a complete source with that many records again, if an earlier version has read their

@@ -11,7 +11,7 @@ from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.tool_points import TOOLS
 from toolscript.services.catalogue.visibility import FindView
 
-# Tools that a person would call the same: of the tools of eighty servers, below it most pairs do different things.
+# Cosines from here on are drawn as nearly the same.
 MIN_SIMILARITY = 0.97
 MAX_PAIRS = 1000
 SKILL = "primary_skill_id"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.fixtures.catalogue import CountingEmbedder
 from tests.fixtures.knowledge_search import DECISION, GARDENS, HARBOUR, MOON, ROSES, TIDES, WARNING, Library, chunk
 from toolscript.adapters.files.reader import FileBooks
 from toolscript.adapters.memory import HashedEmbedder
+from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.filters import Condition, Filter, Op
 from toolscript.domain.knowledge import SourceStatus
@@ -69,6 +71,19 @@ async def test_earlier_knowledge_gets_its_terms_without_embedding_anything(earli
     assert dict(expected) == {hit.id: hit.score for hit in found.hits}
     assert (await earlier.store.count_terms([])).documents == 3
     assert await build_ingest(earlier).renew_terms() == 0
+
+
+async def test_the_first_thing_that_a_started_gateway_does_may_be_to_renew_terms(tmp_path: Path) -> None:
+    library = Library(embedder=CountingEmbedder())
+    for is_first_run in (True, False):
+        index = QdrantEdgeIndex(tmp_path)
+        writer = SourceWriter(library.store, index, library.embedder)
+        if is_first_run:
+            await writer.save(TIDES, [MOON, HARBOUR], [WARNING])
+        else:
+            ingest = IngestKnowledge(library.store, index, library.embedder, FileBooks())
+            assert await ingest.renew_terms() == 0
+        await index.close()
 
 
 async def test_after_an_interruption_only_the_rest_is_renewed(
