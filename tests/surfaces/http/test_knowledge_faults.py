@@ -141,7 +141,7 @@ async def test_one_failing_collection_degrades_the_search(app: App, failing: str
     assert response["metadata"]["degraded"] == ["index"]
     assert response["results"] == [result for result in well["results"] if result["type"] == left]
     assert response["metadata"]["result_count"] == len(response["results"]) > 0
-    assert both == {"id", "score", "type", "content", "source"}
+    assert both == {"id", "score", "relevance", "type", "content", "source"}
     assert "degraded" not in well["metadata"]
 
 

@@ -154,7 +154,8 @@ async def test_poisoned_prompts_and_resources_are_not_listed_and_not_read(scene:
         prompts=[{"name": "greet", "description": "Greets."}, {"name": "bad", "description": poison}],
         resources=[{"uri": "memo://b", "name": "secret", "description": poison}],
     )
-    await scene.change(lists, lambda: bool(scene.find_reason("notes__resource:secret")))
+    poisoned = ("notes__resource:secret", "notes__prompt:bad")
+    await scene.change(lists, lambda: all(map(scene.find_reason, poisoned)))
     native = scene.app.native
     names = [e["name"] for kind in NativeList for e in (await native.list_page(kind)).entries]
     assert len(names) == 1
