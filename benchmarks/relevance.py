@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import tempfile
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +30,7 @@ from toolscript.services.knowledge.search import KnowledgeQuery
 from toolscript.settings import load_settings
 from training.judge import NEVER_SERVED
 from training.prepare import read_rows
+from training.relevance import open_folder
 
 Numbers = NDArray[np.float64]
 FITTED = frozenset({"cranfield", "med"})
@@ -140,7 +139,7 @@ def _format_shares(figures: SetFigures, threshold: float) -> str:
 async def _measure(sets: Sequence[AnySet], work: Path | None, search_type: SearchType) -> list[SetFigures]:
     never = [row["query"] for row in read_rows([REQUESTS]) if row["kind"] in NEVER_SERVED][1::2]
     figures = []
-    with _open_folder(work) as folder:
+    with open_folder(work) as folder:
         async with open_app(load_settings(data_dir=folder)) as app:
             for data in sets:
                 search = await _open_set(app, data, search_type)
@@ -205,15 +204,6 @@ async def _search_books(app: App, query: AnyQuery) -> JudgedSearch:
 
 def _get_text(query: AnyQuery) -> str:
     return (query if isinstance(query, str) else query.text)[:MAX_QUERY_CHARACTERS]
-
-
-@contextmanager
-def _open_folder(work: Path | None) -> Iterator[Path]:
-    if work is not None:
-        yield work
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder)
 
 
 if __name__ == "__main__":

@@ -107,7 +107,7 @@ def _fit_curve(hits: Sequence[JudgedHit], way: str) -> RelevanceCurve:
 
 async def _judge(sets: Sequence[DocumentSet], never: Sequence[str], work: Path | None) -> dict[str, list[JudgedHit]]:
     found: dict[str, list[JudgedHit]] = {name: [] for name in WAYS}
-    with _open_folder(work) as folder:
+    with open_folder(work) as folder:
         async with open_app(load_settings(data_dir=folder)) as app:
             ranker = DocumentRanker(Retriever(app.text_model.embedder, app.index), app.index, app.documents)
             for data in sets:
@@ -140,7 +140,8 @@ async def _judge_one(
 
 
 @contextmanager
-def _open_folder(work: Path | None) -> Iterator[Path]:
+def open_folder(work: Path | None) -> Iterator[Path]:
+    """The given folder, or one that is removed afterwards."""
     if work is not None:
         yield work
         return

@@ -34,7 +34,7 @@ ROUNDS = 6
 # Documents that hybrid search wants from the semantic ranking, on every page.
 ENOUGH = 100
 # Every document that a page can reach: maximum offset + maximum hits.
-REACH = KEYWORD_DEPTH = 10_200
+REACH = 10_200
 FUSED_DIGITS = 9
 EMBEDDING_SECONDS = 5.0
 
@@ -180,8 +180,8 @@ class DocumentRanker:
             return await run.deadline.call(SearchPart.INDEX, work)
 
         with run.report.stage("rank"):
-            found = await match(start, end, KEYWORD_DEPTH)
-            places, is_cut = _documents(found.places), found.total == KEYWORD_DEPTH
+            found = await match(start, end, REACH)
+            places, is_cut = _documents(found.places), found.total == REACH
             leg = LegScores(dict(places), places[-1].score if is_cut and places else 0.0)
             relevances = Relevances(self.retriever.similarity, prepared.terms.full_score, None, leg)
             if start and not relevances.reach(USUAL_RELEVANCE):
