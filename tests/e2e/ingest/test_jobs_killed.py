@@ -68,14 +68,27 @@ def find_real_files() -> list[Path]:
 def run_gateway(data: Path) -> Iterator[subprocess.Popen[bytes]]:
     environment = {**os.environ, "TOOLSCRIPT_SEARCH_MODEL": "hashed-64", "TOOLSCRIPT_DATA_DIR": str(data)}
     command = [*toolscript_command(), "gateway", "start", "--port", "0"]
-    with subprocess.Popen(
-        command, env=environment, cwd=data.parent, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    ) as process:
+    output = data.with_suffix(".log")
+    with (
+        output.open("wb") as opened,
+        subprocess.Popen(command, env=environment, cwd=data.parent, stdout=opened, stderr=opened) as process,
+    ):
+
+        def is_ready() -> bool:
+            return process.poll() is not None or bool(request(data, "/health"))
+
         try:
-            wait_for(lambda: request(data, "/health"))
+            wait_for(is_ready)
+            assert process.poll() is None, output.read_text()
             yield process
         finally:
             process.kill()
+
+
+def kill(gateway: subprocess.Popen[bytes], data: Path) -> None:
+    """Kills the gateway itself: what the test has started may only stand for it, and end before it does."""
+    os.kill(json.loads((data / "gateway.json").read_text())["pid"], signal.SIGKILL)
+    gateway.wait()
 
 
 def request(data: Path, path: str, **how: Any) -> Any:
@@ -128,8 +141,7 @@ def test_a_job_goes_on_after_kills_and_ends_as_if_undisturbed(tmp_path: Path) ->
         with run_gateway(data) as gateway:
             job = job or request(data, "/api/v1/ingest", body={"paths": [str(notes)]})
             wait_for(lambda: request(data, f"/api/v1/jobs/{job['id']}")["files"].get("done", 0) >= enough)  # noqa: B023
-            gateway.send_signal(signal.SIGKILL)
-            gateway.wait()
+            kill(gateway, data)
     with run_gateway(data):
         done = finish(data, job)
         files, documents = list_files(data, job), read_documents(data)
