@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from toolscript.domain.errors import Unavailable
-from toolscript.domain.search import SimilarityRange, Vector
+from toolscript.domain.search import CacheUse, SimilarityRange, Vector
 from toolscript.ports.models import Embedder
 
 CACHED_QUERIES = 4096
@@ -41,6 +41,7 @@ class BatchingEmbedder:
         self.similarity = similarity
         self._cache_size = cached_queries
         self._cache: OrderedDict[str, Vector] = OrderedDict()
+        self.cache_use = CacheUse()
         self._waiting: dict[str, list[asyncio.Future[Vector]]] = {}
         self._queue: list[str] = []
         self._workers: set[asyncio.Task[None] | None] = set()
@@ -60,7 +61,9 @@ class BatchingEmbedder:
         cached = self._cache.get(text)
         if cached is not None:
             self._cache.move_to_end(text)
+            self.cache_use.hits += 1
             return cached
+        self.cache_use.misses += 1
         result: asyncio.Future[Vector] = asyncio.get_running_loop().create_future()
         waiting = self._waiting.setdefault(text, [])
         waiting.append(result)

@@ -80,6 +80,7 @@ from toolscript.services.knowledge.points import CHUNKS, EXTRACTIONS
 from toolscript.services.knowledge.search import KnowledgeSearch
 from toolscript.services.results.large_results import LargeResults
 from toolscript.services.support.call_log import CallLog
+from toolscript.services.support.index_sizes import count_points
 from toolscript.services.support.refusals import Refusals
 from toolscript.services.tools.approval import Approvals
 from toolscript.services.tools.call import CallTool
@@ -177,6 +178,7 @@ class App:
             retriever, self.snapshots.capabilities, alpha=settings.search_alpha, find_view=visibility.find_view
         )
         self.tool_search, self.hierarchical_search = self._build_tool_searches(gateway)
+        observability.watch_caches(self.model, self.text_model, self.hierarchical_search)
         self.call_tool = CallTool(
             items,
             self.snapshots,
@@ -251,6 +253,11 @@ class App:
     async def count_indexed_tools(self) -> int:
         """The number of tools, prompts and resources in the index."""
         return await self.catalogue_index.count(TOOLS)
+
+    async def count_points(self) -> dict[str, int]:
+        """The sizes of the collections of the index that are open."""
+        texts = dict.fromkeys((DOCUMENTS, CHUNKS, EXTRACTIONS), self.index)
+        return await count_points(dict.fromkeys((TOOLS, SKILLS), self.catalogue_index) | texts)
 
     async def check_ready(self) -> None:
         """Raises Unavailable when the store or the index does not respond in time."""

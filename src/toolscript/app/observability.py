@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from toolscript.adapters.batching_embedder import BatchingEmbedder
 from toolscript.adapters.observability.audit_sink import AuditSink
 from toolscript.adapters.observability.event_sinks import Sinks, open_http_sink, open_jsonl_sink
 from toolscript.app.audit import open_audit
 from toolscript.app.extras import require_extra
+from toolscript.app.models import Model
 from toolscript.domain.audit import AuditState
 from toolscript.domain.search import no_span
 from toolscript.ports.observability import AuditStore, EventSink
+from toolscript.services.tools.hierarchical_search import HierarchicalSearch
 from toolscript.settings import Settings
 
 if TYPE_CHECKING:
@@ -34,6 +37,16 @@ class Observability:
     def span(self, name: str) -> AbstractContextManager[object]:
         """A span for a stage of that name."""
         return self.telemetry.span(name) if self.telemetry else no_span(name)
+
+    def watch_caches(self, model: Model, text_model: Model, hierarchical: HierarchicalSearch) -> None:
+        """Adds the use of caches to the metrics, if there are some."""
+        if self.metrics is None:
+            return
+        models = {"tool_requests": model.embedder}
+        if text_model.embedder is not model.embedder:
+            models["text_requests"] = text_model.embedder
+        uses = {name: each.cache_use for name, each in models.items() if isinstance(each, BatchingEmbedder)}
+        self.metrics.watch_caches(lambda: uses | {"hierarchical_results": hierarchical.cache_use})
 
     @property
     def audit_problem(self) -> AuditState | None:

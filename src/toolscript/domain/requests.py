@@ -18,6 +18,8 @@ profile_name: ContextVar[str | None] = ContextVar("profile_name", default=None)
 """The profile that says what the caller may see; None outside of requests, and for requests that see everything."""
 caller_limit: ContextVar[CallLimit] = ContextVar("caller_limit", default=NO_LIMIT)
 """How many calls the key of the request allows."""
+is_preview: ContextVar[bool] = ContextVar("is_preview", default=False)
+"""Whether the search is one of those that a page makes while somebody types."""
 
 COMMAND_LINE = "toolscript-command-line"
 """The user agent of commands that send requests to a gateway."""

@@ -120,6 +120,9 @@ async def test_files_become_knowledge_that_is_found(console_gateway: RunningGate
     passage = page.get_by_role("region", name="Passages")
     await passage.locator("mark", has_text="tea").first.wait_for()
     assert "two minutes" in await passage.inner_text()
+    assert "relevant" in await passage.inner_text()
+    await page.get_by_label("Question").fill("the shares of a shipping company in Norway")
+    await passage.get_by_text("Nothing relevant was found").wait_for()
     assert await find_violations(page) == []
 
 
@@ -142,6 +145,15 @@ async def test_health_names_what_is_wrong_and_how_long_things_take(
     page = await open_page(f"{console_gateway.url}/#/health")
     await page.get_by_text("1 server failed.").wait_for()
     await page.get_by_role("cell", name="GET /console").wait_for()
+    index = page.get_by_role("region", name="Index", exact=True)
+    tools = index.get_by_role("row", name="Tools, prompts and resources").get_by_role("cell").last
+    assert int(await tools.inner_text()) > len(("read", "write", "list"))
+    await page.goto(f"{console_gateway.url}/#/search?q=echo")
+    await page.locator(".hit").first.wait_for()
+    await page.goto(f"{console_gateway.url}/#/health")
+    await page.get_by_role("region", name="Stages of searches").get_by_role("cell", name="tools embed").wait_for()
+    caches = page.get_by_role("region", name="Caches", exact=True)
+    await caches.get_by_role("row", name="Vectors of requests for tools").wait_for()
     assert await find_violations(page) == []
 
 

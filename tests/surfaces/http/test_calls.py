@@ -81,6 +81,32 @@ async def audited(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
             yield Audited(app, client)
 
 
+@pytest.mark.req("W-01")
+async def test_of_the_searches_while_somebody_types_the_whole_request_is_an_event(audited: Audited) -> None:
+    for query in ("e", "ech", "echo a", "echo a text"):
+        await audited.client.get("/search", params={"q": query, "preview": "true"})
+        await audited.client.post("/api/v1/search", params={"preview": "true"}, json={"query": query})
+        await audited.client.get("/api/v1/search/skills", params={"query": query, "preview": "true"})
+    await audited.client.get("/search", params={"q": "echo"})
+    events = await audited.list_events(4, kind="searches")
+    assert sorted((event["tool"], event["query"]) for event in events) == [
+        ("hierarchical.search", "echo a text"),
+        ("skills.search", "echo a text"),
+        ("tools.search", "echo"),
+        ("tools.search", "echo a text"),
+    ]
+    metrics = (await audited.client.get("/metrics")).text
+    assert 'toolscript_searches_total{outcome="ok",type="tools"} 5.0' in metrics
+    assert 'toolscript_cache_lookups_total{cache="hierarchical_results",outcome="miss"}' in metrics
+    assert 'toolscript_index_points{collection="mcp_unified_search"}' in metrics
+
+
+async def test_calls_cannot_be_left_out_of_the_audit_by_saying_that_they_were_typed(audited: Audited) -> None:
+    for _ in range(3):
+        await audited.client.post("/tools/scripted__echo", params={"preview": "true"}, json={"text": "hello"})
+    await audited.list_events(3)
+
+
 @both_ways
 async def test_every_call_says_who_called_what_how_it_went_and_how_long_it_took(audited: Audited) -> None:
     arguments = {"text": "hello"}

@@ -16,6 +16,7 @@ from itertools import count
 from typing import Any
 
 from toolscript.adapters.observability.event_sinks import QUEUE_SIZE, QueuedSink
+from toolscript.adapters.observability.typed_searches import TypedSearches
 from toolscript.domain.audit import (
     CALL_EVENTS,
     OK,
@@ -45,6 +46,7 @@ class AuditSink(QueuedSink):
         super().__init__(self._write, queue_size=queue_size, interval=INTERVAL_SECONDS)
         self._store = store
         self._retry_seconds = retry_seconds
+        self._typed = TypedSearches(super().record)
         self._numbers = count(random.getrandbits(UNIQUE_BITS))
 
     @property
@@ -54,8 +56,15 @@ class AuditSink(QueuedSink):
 
     def record(self, event: Mapping[str, Any]) -> None:
         """Queues the event. Never raises."""
-        if event.get("type") in CALL_EVENTS | SEARCH_EVENTS | {REFUSAL_EVENT}:
+        kind = event.get("type")
+        if kind in SEARCH_EVENTS and event.get("preview"):
+            self._typed.add(event)
+        elif kind in CALL_EVENTS | SEARCH_EVENTS | {REFUSAL_EVENT}:
             super().record(event)
+
+    async def close(self) -> None:
+        self._typed.flush()
+        await super().close()
 
     def _write(self, batch: Sequence[bytes], closing: threading.Event) -> None:
         events = [self._build_event(json.loads(each)) for each in batch]

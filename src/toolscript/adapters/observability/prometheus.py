@@ -14,6 +14,7 @@ from prometheus_client import (
     CONTENT_TYPE_LATEST,
     CollectorRegistry,
     Counter,
+    Gauge,
     GCCollector,
     Histogram,
     ProcessCollector,
@@ -22,12 +23,19 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from toolscript.domain.search import CacheUse
 from toolscript.domain.servers import ServerState, ServerStatus
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-SEARCH_TYPES = frozenset({"semantic", "keyword", "hybrid", "knowledge"})
+SEARCH_TYPES = frozenset({"semantic", "keyword", "hybrid", "knowledge", "tools", "hierarchical", "skills"})
 # The searched content by event type.
-SEARCH_EVENTS = {"documents.search": "documents", "knowledge.search": "knowledge"}
+SEARCH_EVENTS = {
+    "documents.search": "documents",
+    "knowledge.search": "knowledge",
+    "tools.search": "tools",
+    "hierarchical.search": "hierarchical",
+    "skills.search": "skills",
+}
 CALL_EVENT = "tools.call"
 OTHER = "other"
 MAX_NAMES = 64
@@ -54,8 +62,8 @@ class PrometheusMetrics:
         # Looking them up by their labels takes longer than counting.
         self._request_metrics: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         text = (
-            "Searches of documents, by their type, and of knowledge. Outcome: ok, degraded (a part was unavailable), "
-            "or the error code."
+            "Searches of documents, by their type, and of knowledge, tools, tools through skills (hierarchical) and "
+            "skills. Outcome: ok, degraded (a part was unavailable), or the error code."
         )
         self._searches = Counter("toolscript_searches", text, ("type", "outcome"), registry=registry)
         text = "Duration of each stage of a search."
@@ -68,6 +76,8 @@ class PrometheusMetrics:
         self._calls = Counter("toolscript_tool_calls", text, ("server", "outcome"), registry=registry)
         text = "Calls whose arguments could not be checked in time; the server got them as they were."
         self._unchecked = Counter("toolscript_unchecked_calls", text, registry=registry)
+        text = "Points in the collections of the index."
+        self._points = Gauge("toolscript_index_points", text, ("collection",), registry=registry)
         ProcessCollector(registry=registry)
         GCCollector(registry=registry)
 
@@ -82,7 +92,7 @@ class PrometheusMetrics:
         found[1].observe(seconds)
 
     def record(self, event: Mapping[str, Any]) -> None:
-        """Counts a search of documents or knowledge, or a call; ignores other events. Never raises."""
+        """Counts a search or a call; ignores other events. Never raises."""
         try:
             if event.get("type") in SEARCH_EVENTS:
                 self._count_search(SEARCH_EVENTS[event["type"]], event)
@@ -100,8 +110,15 @@ class PrometheusMetrics:
         """Adds the state and the number of items of every server to the metrics. Call once."""
         self._registry.register(_ServerStates(statuses))
 
-    def exposition(self) -> tuple[bytes, str]:
-        """All metrics in Prometheus' text format, and its content type."""
+    def watch_caches(self, uses: Callable[[], Mapping[str, CacheUse]]) -> None:
+        """Adds how often the caches of these names were of use to the metrics. Call once."""
+        self._registry.register(_CacheUses(uses))
+
+    def exposition(self, points: Mapping[str, int] | None = None) -> tuple[bytes, str]:
+        """All metrics in Prometheus' text format, and its content type. `points` has the sizes of the collections of
+        the index that are known."""
+        for collection, count in (points or {}).items():
+            self._points.labels(collection).set(count)
         return generate_latest(self._registry), CONTENT_TYPE_LATEST
 
     async def close(self) -> None:
@@ -139,6 +156,21 @@ class _DroppedEvents(Collector):
         yield CounterMetricFamily("toolscript_events_dropped", text, value=self._dropped())
         text = "Calls and searches that are not in the audit, because its store was full, down or too slow."
         yield CounterMetricFamily("toolscript_audit_lost", text, value=self._lost_by_audit())
+
+
+class _CacheUses(Collector):
+    """Reads the use of caches when metrics are collected."""
+
+    def __init__(self, uses: Callable[[], Mapping[str, CacheUse]]) -> None:
+        self._uses = uses
+
+    def collect(self) -> Iterable[Metric]:
+        text = "Lookups in caches: vectors of requests for tools and texts, results of hierarchical searches."
+        lookups = CounterMetricFamily("toolscript_cache_lookups", text, labels=("cache", "outcome"))
+        for name, use in self._uses().items():
+            lookups.add_metric([name, "hit"], use.hits)
+            lookups.add_metric([name, "miss"], use.misses)
+        return [lookups]
 
 
 class _ServerStates(Collector):

@@ -6,6 +6,8 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
+from toolscript.domain.search import CacheUse
+
 Key = TypeVar("Key", bound=Hashable)
 Result = TypeVar("Result")
 
@@ -17,11 +19,14 @@ class ResultCache(Generic[Key, Result]):
     def __init__(self, *, size: int = 1024) -> None:
         self._size = size
         self._results: OrderedDict[Key, Result] = OrderedDict()
+        self.use = CacheUse()
 
     def find(self, key: Key) -> Result | None:
         """The result, if it is still there."""
         if key not in self._results:
+            self.use.misses += 1
             return None
+        self.use.hits += 1
         self._results.move_to_end(key)
         return self._results[key]
 

@@ -19,6 +19,7 @@ from toolscript.domain.requests import (
     caller_name,
     client_address,
     current_request_id,
+    is_preview,
     profile_name,
     surface_name,
 )
@@ -74,6 +75,7 @@ def build_event(kind: str, report: SearchReport, about: Event, code: str | None)
         "timings_ms": timings,
         "degraded": list(report.degraded),
         "error": code,
+        **({"preview": True} if is_preview.get() else {}),
     }
 
 

@@ -17,7 +17,7 @@ from toolscript.domain.catalog import ItemType, Schema
 from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable
 from toolscript.domain.filters import Condition, Filter, Op, Payload, matches
 from toolscript.domain.profiles import Profile
-from toolscript.domain.search import SearchPart, SearchReport
+from toolscript.domain.search import CacheUse, SearchPart, SearchReport
 from toolscript.ports.observability import EventSink
 from toolscript.retrieval.catalogue import CatalogueFacts
 from toolscript.retrieval.deadline import Deadline
@@ -168,6 +168,11 @@ class HierarchicalSearch:
         self._results: ResultCache[_Key, HierarchicalResults] = ResultCache()
         self._running: dict[_Key, asyncio.Future[HierarchicalResults | None]] = {}
 
+    @property
+    def cache_use(self) -> CacheUse:
+        """How often a result was known already."""
+        return self._results.use
+
     async def search(self, request: HierarchicalQuery) -> HierarchicalResults:
         """The best tools, most confident first.
 
@@ -225,6 +230,7 @@ class HierarchicalSearch:
             _check(request, max_skills=50)
             run = await self._begin(request, self._snapshots.current())
             hits = await self._find_skills(run)
+            report.timings_ms.update(run.report.timings_ms)
             _require_complete(run.report, "skills")
             report.counts["returned"] = len(hits)
         return hits
@@ -239,6 +245,7 @@ class HierarchicalSearch:
             _check(request)
             run = await self._begin(replace(request, strategy=Strategy.DIRECT), self._snapshots.current())
             hits, _ = await self._find_tools(run, skill_ids)
+            report.timings_ms.update(run.report.timings_ms)
             if not hits:
                 _require_complete(run.report, "tools")
                 if self._is_incomplete():

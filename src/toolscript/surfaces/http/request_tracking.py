@@ -13,7 +13,14 @@ import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from toolscript.domain.requests import COMMAND_LINE, caller_name, client_address, request_id, surface_name
+from toolscript.domain.requests import (
+    COMMAND_LINE,
+    caller_name,
+    client_address,
+    is_preview,
+    request_id,
+    surface_name,
+)
 from toolscript.surfaces.http.served_app import ServedApp
 
 HEADER = b"x-request-id"
@@ -63,7 +70,7 @@ class RequestTracking:
         telemetry = self._served.current and self._served.current.observability.telemetry
         token, caller = request_id.set(request), caller_name.set(None)
         address = client_address.set((scope.get("client") or (UNKNOWN_CLIENT,))[0])
-        surface = surface_name.set(_find_surface(scope))
+        surface, preview = surface_name.set(_find_surface(scope)), is_preview.set(False)
         started = time.perf_counter()
         try:
             if not telemetry:
@@ -80,6 +87,7 @@ class RequestTracking:
             caller_name.reset(caller)
             client_address.reset(address)
             surface_name.reset(surface)
+            is_preview.reset(preview)
 
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
         method, route = scope["method"], _route_template(scope)

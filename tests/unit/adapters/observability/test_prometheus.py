@@ -8,6 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from toolscript.adapters.observability.prometheus import PrometheusMetrics
+from toolscript.domain.search import CacheUse
 from toolscript.domain.servers import ServerState, ServerStatus, Transport
 
 pytestmark = pytest.mark.req("D-10")
@@ -63,6 +64,26 @@ def test_a_search_is_counted_by_type_and_outcome_and_its_stages_are_timed() -> N
     assert value(metrics, "toolscript_degraded_total", what="reranker") == 1
     assert value(metrics, "toolscript_stage_seconds_count", search="documents", stage="embed") == 2
     assert value(metrics, "toolscript_stage_seconds_sum", search="documents", stage="rank") == pytest.approx(0.005)
+
+
+def test_searches_for_tools_are_counted_and_their_stages_timed() -> None:
+    metrics = PrometheusMetrics()
+    for kind in ("tools.search", "hierarchical.search", "skills.search"):
+        metrics.record({"type": kind, "timings_ms": {"embed": 3.0, "total": 4.0}, "degraded": [], "error": None})
+    for searched in ("tools", "hierarchical", "skills"):
+        assert value(metrics, "toolscript_searches_total", type=searched, outcome="ok") == 1
+        assert value(metrics, "toolscript_stage_seconds_count", search=searched, stage="embed") == 1
+
+
+def test_caches_and_the_index_are_measured() -> None:
+    metrics = PrometheusMetrics()
+    use = CacheUse(hits=3, misses=1)
+    metrics.watch_caches(lambda: {"tool_requests": use})
+    use.hits += 1
+    text = metrics.exposition({"documents": 12})[0].decode()
+    assert 'toolscript_cache_lookups_total{cache="tool_requests",outcome="hit"} 4.0' in text
+    assert 'toolscript_cache_lookups_total{cache="tool_requests",outcome="miss"} 1.0' in text
+    assert 'toolscript_index_points{collection="documents"} 12.0' in text
 
 
 def test_metrics_contain_neither_tenants_nor_queries() -> None:

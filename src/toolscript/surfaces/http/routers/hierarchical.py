@@ -10,7 +10,7 @@ from fastapi import APIRouter, Query, Request
 from toolscript.domain.catalog import ItemType
 from toolscript.services.tools.hierarchical_search import HierarchicalQuery
 from toolscript.surfaces.http.bodies import read_json
-from toolscript.surfaces.http.dependencies import SEARCH, CurrentApp, get_caller
+from toolscript.surfaces.http.dependencies import PREVIEW, SEARCH, CurrentApp, get_caller
 from toolscript.surfaces.http.openapi import errors, request_body
 from toolscript.surfaces.http.responses import JsonResponse
 from toolscript.surfaces.http.schemas import hierarchical as schemas
@@ -31,6 +31,7 @@ Threshold = Annotated[float, Query(ge=0, le=1, description="Minimum score.")]
     summary="Find tools through skills: skill, tool, schema",
     response_model=schemas.HierarchicalSearchResponse,
     openapi_extra=request_body(schemas.HierarchicalSearchRequest),
+    dependencies=[PREVIEW],
 )
 async def search(request: Request, app: CurrentApp) -> JsonResponse:
     body = await read_json(request, schemas.HierarchicalSearchRequest, lambda body: body)
@@ -55,7 +56,12 @@ async def draw_map(app: CurrentApp) -> JsonResponse:
     return JsonResponse(build_map_response(await app.tool_map.draw()))
 
 
-@router.get("/search/skills", summary="Find skills only", response_model=list[schemas.SkillHitResponse])
+@router.get(
+    "/search/skills",
+    summary="Find skills only",
+    response_model=list[schemas.SkillHitResponse],
+    dependencies=[PREVIEW],
+)
 async def search_skills(
     app: CurrentApp,
     query: Text,
@@ -70,6 +76,7 @@ async def search_skills(
     "/search/tools",
     summary="Find tools, everywhere or in the given skills",
     response_model=list[schemas.FoundToolResponse],
+    dependencies=[PREVIEW],
 )
 async def search_tools(
     request: Request,

@@ -66,5 +66,5 @@ async def list_servers(request: Request, served: Served, app: CurrentApp) -> Res
 async def get_metrics(app: CurrentApp) -> Response:
     if app.observability.metrics is None:
         raise NotFound("this application has no metrics: `toolscript gateway start` serves them")
-    text, content_type = app.observability.metrics.exposition()
+    text, content_type = app.observability.metrics.exposition(await app.count_points())
     return Response(text, headers={"Content-Type": content_type})

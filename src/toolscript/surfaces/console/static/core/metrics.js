@@ -11,6 +11,10 @@ export function parseMetrics(text) {
   return found;
 }
 
+/** The total of all samples whose labels are wanted. */
+export const sum = (metrics, name, isWanted = () => true) =>
+  (metrics.get(name) ?? []).reduce((total, sample) => total + (isWanted(sample.labels) ? sample.value : 0), 0);
+
 export const single = (metrics, name) => metrics.get(name)?.[0]?.value ?? null;
 
 /** A histogram by one label, or several: count, mean and percentiles in milliseconds, most frequent first. */

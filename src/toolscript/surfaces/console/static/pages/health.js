@@ -3,9 +3,10 @@ import { send } from "../core/api.js";
 import { html, useEffect, useState } from "../core/dom.js";
 import { formatAgo, formatBytes, formatCount, formatMs, plural } from "../core/format.js";
 import { useApi, useTitle } from "../core/hooks.js";
-import { parseMetrics, single, summarise } from "../core/metrics.js";
+import { parseMetrics, single, sum, summarise } from "../core/metrics.js";
 import { Loading, Problem } from "../parts/states.js";
 import { Text } from "../parts/text.js";
+import { Caches, Degraded, IndexSizes } from "./health/parts.js";
 
 const EVERY_MS = 5000;
 
@@ -42,12 +43,14 @@ export default function HealthPage() {
     <${State} ready=${ready} health=${health} stats=${stats} />
     <div class="figures">
       <${Figure} title="Tools" value=${formatCount(stats.data?.indexedTools)} note=${stats.data && `${stats.data.model ?? "no model"}${stats.data.dimensions ? `, ${stats.data.dimensions} dimensions` : ""}`} />
-      <${Figure} title="Embedded" value=${formatCount(stats.data?.embeddedSinceStart)} note="since the start; the rest was cached" />
+      <${Figure} title="Embedded" value=${formatCount(stats.data?.embeddedSinceStart)} note="texts of tools since the start" />
       ${metrics.data && html`<${Process} metrics=${metrics.data} before=${metrics.before} at=${metrics.at} />`}
     </div>
     ${metrics.error && html`<section class="section"><${Problem} error=${metrics.error} /></section>`}
     ${!metrics.data && !metrics.error && html`<${Loading} rows=${8} />`}
     ${metrics.data && html`
+      <${Degraded} metrics=${metrics.data} />
+      <div class="pair"><${IndexSizes} metrics=${metrics.data} /><${Caches} metrics=${metrics.data} /></div>
       <${Times} title="Stages of searches" rows=${summarise(metrics.data, "toolscript_stage_seconds", ["search", "stage"])} empty="Nothing was searched since the start." />
       <${Times} title="Requests" rows=${summarise(metrics.data, "toolscript_http_request_seconds", ["method", "route"])} empty="No requests yet." />`}`;
 }
@@ -71,14 +74,15 @@ function Figure({ title, value, note }) {
 }
 
 function Process({ metrics, before, at }) {
-  const sum = (of, name) => (of.get(name) ?? []).reduce((total, sample) => total + sample.value, 0);
-  const rate = before && (sum(metrics, "toolscript_http_requests_total") - sum(before.metrics, "toolscript_http_requests_total")) / ((at - before.at) / 1000);
+  const rate = (name) => (before ? ((sum(metrics, name) - sum(before.metrics, name)) / ((at - before.at) / 1000)).toFixed(1) : "–");
+  const note = (name) => `${formatCount(sum(metrics, name))} since the start`;
   const started = single(metrics, "process_start_time_seconds");
   return html`
-    <${Figure} title="Requests a second" value=${rate == null ? "–" : rate.toFixed(1)} note=${`${formatCount(sum(metrics, "toolscript_http_requests_total"))} since the start`} />
+    <${Figure} title="Requests a second" value=${rate("toolscript_http_requests_total")} note=${note("toolscript_http_requests_total")} />
+    <${Figure} title="Searches a second" value=${rate("toolscript_searches_total")} note=${note("toolscript_searches_total")} />
     <${Figure} title="Memory" value=${formatBytes(single(metrics, "process_resident_memory_bytes"))} note=${`${formatCount(single(metrics, "process_open_fds"))} open files`} />
     <${Figure} title="Tool calls" value=${formatCount(sum(metrics, "toolscript_tool_calls_total"))}
-      note=${plural((metrics.get("toolscript_tool_calls_total") ?? []).filter((s) => s.labels.outcome !== "ok").reduce((total, s) => total + s.value, 0), "error")} />
+      note=${plural(sum(metrics, "toolscript_tool_calls_total", (labels) => labels.outcome !== "ok"), "error")} />
     ${started && html`<${Figure} title="Started" value=${formatAgo(1000 * started)} note=${new Date(1000 * started).toLocaleString("en-GB")} />`}`;
 }
 

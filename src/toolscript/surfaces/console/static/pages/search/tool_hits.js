@@ -13,7 +13,7 @@ const MORE = 7;
 const NUMBERS = ["threshold", "alpha", "limit"];
 
 function buildRequest(query, { threshold, alpha, limit }) {
-  const given = new URLSearchParams({ q: query, threshold, alpha, limit: Math.min(100, limit), explain: "true" });
+  const given = new URLSearchParams({ q: query, threshold, alpha, limit: Math.min(100, limit), explain: "true", preview: "true" });
   return { method: "GET", path: `/search?${given}` };
 }
 

@@ -1,0 +1,27 @@
+"""The number of points in every collection of the index."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from toolscript.domain.errors import NotFound, Unavailable
+from toolscript.ports.indexes import VectorIndex
+
+# Those who read metrics give up after 10 s.
+TIMEOUT_SECONDS = 4.0
+
+
+async def count_points(collections: Mapping[str, VectorIndex]) -> dict[str, int]:
+    """The sizes of these collections, each with the index that holds it. Left out are those that are not open yet, and
+    those whose index does not answer in time."""
+
+    async def count(name: str, index: VectorIndex) -> int | None:
+        try:
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                return await index.count(name)
+        except (NotFound, Unavailable, TimeoutError):
+            return None
+
+    counts = await asyncio.gather(*(count(name, index) for name, index in collections.items()))
+    return {name: size for name, size in zip(collections, counts, strict=True) if size is not None}
