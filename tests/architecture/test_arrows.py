@@ -102,6 +102,7 @@ ALLOWED_LIBRARIES: dict[str, set[str]] = {
     "adapters/json_schema": {"jsonschema", "referencing"},
     "adapters/mcp": {"anyio", "httpx2", "mcp", "mcp_types"},
     "adapters/memory.py": {"numpy"},
+    "adapters/monty": {"pydantic_monty"},
     "adapters/mongo": {"bson", "pymongo"},
     "adapters/observability/event_sinks.py": {"httpx"},
     "adapters/observability/prometheus.py": {"prometheus_client"},

@@ -1,0 +1,239 @@
+"""Runs Python programs in the worker processes of pydantic-monty, which hold neither files nor sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from pydantic_monty import (
+    AsyncMonty,
+    AsyncMontySession,
+    MontyCrashedError,
+    MontyError,
+    MontyRuntimeError,
+    MontySyntaxError,
+    MontyTypingError,
+    ResourceLimits,
+)
+
+from toolscript.adapters.bounded_json import TooMuchJson, copy_as_json
+from toolscript.adapters.monty.values import convert_value
+from toolscript.domain.errors import ToolscriptError, Unavailable
+from toolscript.domain.programs import Language, Program, ProgramOutcome, ProgramProblem, RunEnd, SandboxLimits
+from toolscript.ports.sandboxes import ProgramHost
+
+MAX_PROCESSES = 8
+CHECKOUT_SECONDS = 10.0
+CHECK_MEMORY_BYTES = 2**29
+# A check has no mode of its own: the program is fed without a host, and stopped before it gets anywhere.
+CHECK_RUN_SECONDS = 1e-6
+# Calls, sleeps and lookups of names that do not exist: each costs the event loop 0.1 ms.
+MAX_SUSPENSIONS = 10_000
+MAX_MESSAGE_LENGTH = 1000
+# The bindings are fed first, then the program.
+PROGRAM_FILE = "<python-input-1>"
+_UNSUPPORTED = "The monty syntax parser"
+
+_Result = TypeVar("_Result")
+
+
+class MontySandbox:
+    """Runs programs, each in a worker process for itself. The first use starts the pool."""
+
+    language = Language.PYTHON
+
+    def __init__(self, max_processes: int = MAX_PROCESSES) -> None:
+        self._pool = AsyncMonty(
+            min_processes=1, max_processes=max_processes, checkout_timeout=CHECKOUT_SECONDS, request_timeout=None
+        )
+        self._lock = asyncio.Lock()
+        self._is_open = False
+
+    async def check(self, program: Program) -> list[ProgramProblem]:
+        """What is wrong with the syntax and the types of a program, by line. Raises Unavailable."""
+        limits = ResourceLimits(max_memory=CHECK_MEMORY_BYTES, max_feed_duration_secs=CHECK_RUN_SECONDS)
+        stubs = {"type_check": True, "type_check_stubs": program.types, "type_check_format": "json"}
+        try:
+            async with self._check_out(limits=limits, **stubs) as session:
+                await session.feed_run(program.source, print_callback=_ignore_output)
+        except MontyTypingError as error:
+            return _read_problems(str(error))
+        except (MontySyntaxError, MontyRuntimeError) as error:
+            if isinstance(error, MontySyntaxError) or _UNSUPPORTED in str(error):
+                return [_describe_syntax(error)]
+        except MontyCrashedError:
+            return [ProgramProblem(1, 1, "the program is too complex to be checked")]
+        return []
+
+    async def run(self, program: Program, host: ProgramHost, limits: SandboxLimits) -> ProgramOutcome:
+        """Runs a program, and ends it when the host says so. Raises Unavailable."""
+        calls = _HostCalls(host, limits.output_bytes)
+        own = ResourceLimits(
+            max_memory=limits.memory_bytes,
+            max_feed_duration_secs=limits.cpu_seconds,
+            max_suspensions=MAX_SUSPENSIONS,
+        )
+        try:
+            async with self._check_out(limits=own) as session:
+                return await calls.run(self._feed(session, program, calls, limits))
+        except MontyError as error:
+            return _describe_failure(error)
+        finally:
+            await calls.cancel()
+
+    async def close(self) -> None:
+        """Ends the worker processes."""
+        if self._is_open:
+            self._is_open = False
+            await self._pool.__aexit__(None, None, None)
+
+    @asynccontextmanager
+    async def _check_out(self, **options: Any) -> AsyncIterator[AsyncMontySession]:
+        try:
+            async with self._lock:
+                if not self._is_open:
+                    await self._pool.__aenter__()
+                    self._is_open = True
+        except (OSError, RuntimeError) as error:
+            raise Unavailable(f"the sandbox for Python cannot be started: {error}") from error
+        session = self._pool.checkout(**options)
+        try:
+            await session.__aenter__()
+        except TimeoutError:
+            raise Unavailable("too many programs are running: try again when one has ended") from None
+        try:
+            yield session
+        finally:
+            await session.__aexit__(None, None, None)
+
+    @staticmethod
+    async def _feed(
+        session: AsyncMontySession, program: Program, calls: _HostCalls, limits: SandboxLimits
+    ) -> ProgramOutcome:
+        lookup: dict[str, Any] = {"call_host": calls.call}
+        bindings = f"{program.bindings}\nNone"  # feeds without a statement are not counted
+        await session.feed_run(bindings, inputs=dict(program.inputs), external_lookup=lookup)
+        output = await session.feed_run(program.source, external_lookup=lookup, print_callback=calls.print)
+        try:
+            return ProgramOutcome(RunEnd.DONE, await copy_as_json(output, limits.output_bytes, convert_value))
+        except TooMuchJson:
+            message = f"the program's value is larger than {limits.output_bytes} bytes of JSON: return less of it"
+            return ProgramOutcome(RunEnd.OUTPUT, message=message)
+        except ValueError as error:
+            return ProgramOutcome(RunEnd.FAILED, message=f"the program's value cannot be written as JSON: {error}")
+
+
+class _HostCalls:
+    """What one run asks of its host."""
+
+    def __init__(self, host: ProgramHost, max_bytes: int) -> None:
+        self._host = host
+        self._max_bytes = max_bytes
+        self._loop = asyncio.get_running_loop()
+        self._stop: asyncio.Future[None] = self._loop.create_future()
+        self._running: set[asyncio.Task[Any]] = set()
+        self._printed = 0
+
+    async def run(self, feeding: Coroutine[Any, Any, _Result]) -> _Result:
+        """The result of the run. Raises what the host raised to end it."""
+        task = asyncio.create_task(feeding)
+        waiting: list[asyncio.Future[Any]] = [task, self._stop]
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            if self._stop.done():
+                self._stop.result()
+            return await task
+        finally:
+            await _cancel([task])
+
+    async def cancel(self) -> None:
+        """Ends the calls that still run."""
+        await _cancel(self._running)
+        if not self._stop.cancel() and not self._stop.cancelled():
+            self._stop.exception()  # it may have come too late to be raised
+
+    async def call(self, function: object, arguments: object) -> Any:
+        """Runs one call. Monty does not cancel it with the program, so it is a task of its own."""
+        task = asyncio.create_task(self._call(function, arguments))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return await task
+
+    async def _call(self, function: object, arguments: object) -> Any:
+        try:
+            copy = await copy_as_json(arguments, self._max_bytes, convert_value)
+        except TooMuchJson:
+            raise RuntimeError(f"VALIDATION_ERROR: more than {self._max_bytes} bytes of arguments") from None
+        except ValueError as error:
+            raise RuntimeError(f"VALIDATION_ERROR: the arguments cannot be written as JSON: {error}") from None
+        if not isinstance(copy, Mapping):
+            raise TypeError("VALIDATION_ERROR: the arguments must be a dictionary")
+        try:
+            return await self._host.call(str(function), copy)
+        except ToolscriptError as error:
+            raise RuntimeError(f"{error.code}: {error.message}") from None
+        except Exception as error:
+            self._end(error)
+            raise
+
+    def print(self, _: str, text: str) -> None:
+        """Hands on what is printed, from a thread of Monty's. More than enough to reach any limit is dropped."""
+        if self._printed <= self._max_bytes:
+            self._printed += len(text)
+            self._loop.call_soon_threadsafe(self._take_output, text)
+
+    def _take_output(self, text: str) -> None:
+        if self._stop.done():
+            return
+        try:
+            self._host.take_output(text)
+        except Exception as error:  # noqa: BLE001  (whatever it is, it ends the run)
+            self._end(error)
+
+    def _end(self, error: Exception) -> None:
+        if not self._stop.done():
+            self._stop.set_exception(error)
+
+
+async def _cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    running = list(tasks)
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+
+
+def _ignore_output(_: str, __: str) -> None:
+    return None
+
+
+def _read_problems(text: str) -> list[ProgramProblem]:
+    found = [
+        ProgramProblem(each["location"]["row"], each["location"]["column"], each["message"])
+        for each in json.loads(text)
+        if each["severity"] == "error"
+    ]
+    return sorted(found, key=lambda problem: (problem.line, problem.column))
+
+
+def _describe_syntax(error: MontySyntaxError | MontyRuntimeError) -> ProgramProblem:
+    frames = error.traceback()
+    line, column = (frames[-1].line, frames[-1].column) if frames else (1, 1)
+    return ProgramProblem(line, column, error.display("msg").replace(_UNSUPPORTED, "this sandbox's Python"))
+
+
+def _describe_failure(error: MontyError) -> ProgramOutcome:
+    if isinstance(error, MontyCrashedError):
+        return ProgramOutcome(RunEnd.FAILED, message="the program crashed its sandbox")
+    reason = error.exception()
+    message = str(error)[:MAX_MESSAGE_LENGTH]
+    end = RunEnd.FAILED
+    if isinstance(reason, MemoryError):
+        end, message = RunEnd.MEMORY, "the program used more memory than it may"
+    elif isinstance(reason, TimeoutError) and "time limit exceeded" in message:
+        end, message = RunEnd.CPU, "the program ran longer than it may, not counting the time that it waited"
+    frames = error.traceback() if isinstance(error, MontyRuntimeError | MontySyntaxError) else []
+    lines = [frame.line for frame in frames if frame.filename == PROGRAM_FILE]
+    return ProgramOutcome(end, message=message, line=lines[-1] if lines else None)

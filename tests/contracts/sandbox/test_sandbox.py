@@ -1,0 +1,232 @@
+"""The contract of sandboxes: what every language promises about programs, their host and their limits."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.contracts.sandbox.contract_programs import ContractPrograms
+from tests.contracts.sandbox.python_programs import PYTHON_PROGRAMS
+from toolscript.adapters.monty.sandbox import MontySandbox
+from toolscript.domain.errors import NotFound
+from toolscript.domain.programs import LimitReached, Program, RunEnd, SandboxLimits
+from toolscript.ports.sandboxes import Sandbox
+
+LIMITS = SandboxLimits(cpu_seconds=20.0, memory_bytes=64 * 2**20, output_bytes=2**20)
+TIMEOUT_SECONDS = 60.0
+
+SANDBOXES: Mapping[str, tuple[Callable[[], Sandbox], ContractPrograms]] = {"monty": (MontySandbox, PYTHON_PROGRAMS)}
+
+
+class Host:
+    """Answers the programs of the contract."""
+
+    def __init__(self, max_output: int = 2**20) -> None:
+        self.output = ""
+        self.is_cancelled = False
+        self.is_waiting = asyncio.Event()
+        self._max_output = max_output
+        self._met = 0
+        self._all_met = asyncio.Event()
+
+    async def call(self, function: str, arguments: Mapping[str, Any]) -> Any:
+        match function:
+            case "double":
+                return arguments["number"] * 2
+            case "fail":
+                raise NotFound("no such tool: 'x'")
+            case "stop":
+                raise LimitReached(RunEnd.CALLS, "one call too many")
+            case "meet":
+                self._met += 1
+                if self._met == arguments["of"]:
+                    self._all_met.set()
+                async with asyncio.timeout(TIMEOUT_SECONDS):
+                    await self._all_met.wait()
+                return self._met
+            case _:
+                self.is_waiting.set()
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    self.is_cancelled = True
+
+    def take_output(self, text: str) -> None:
+        self.output += text
+        if len(self.output) > self._max_output:
+            raise LimitReached(RunEnd.OUTPUT, "the program printed more than it may")
+
+
+@pytest.fixture(params=SANDBOXES)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+async def sandbox(kind: str) -> AsyncIterator[Sandbox]:
+    opened = SANDBOXES[kind][0]()
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def programs(kind: str) -> ContractPrograms:
+    return SANDBOXES[kind][1]
+
+
+async def run(sandbox: Sandbox, source: str, host: Host | None = None, limits: SandboxLimits = LIMITS) -> Any:
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        return await sandbox.run(Program(source), host or Host(), limits)
+
+
+def list_children() -> set[int]:
+    return {child.pid for child in psutil.Process(os.getpid()).children(recursive=True)}
+
+
+@pytest.mark.req("C-01")
+async def test_a_program_returns_a_json_value(sandbox: Sandbox, programs: ContractPrograms) -> None:
+    outcome = await run(sandbox, programs.return_record)
+    assert (outcome.end, outcome.message) == (RunEnd.DONE, "")
+    assert outcome.value == {"sum": 3, "names": ["a", "b"], "none": None}
+
+
+async def test_a_program_may_return_nothing(sandbox: Sandbox, programs: ContractPrograms) -> None:
+    outcome = await run(sandbox, programs.return_nothing)
+    assert (outcome.end, outcome.value) == (RunEnd.DONE, None)
+
+
+async def test_the_host_gets_what_a_program_prints(sandbox: Sandbox, programs: ContractPrograms) -> None:
+    host = Host()
+    outcome = await run(sandbox, programs.print_lines, host)
+    assert (outcome.value, host.output) == (1, "first\nsecond\n")
+
+
+@pytest.mark.req("C-01")
+async def test_a_program_calls_its_host(sandbox: Sandbox, programs: ContractPrograms) -> None:
+    assert (await run(sandbox, programs.double)).value == 42
+
+
+@pytest.mark.req("C-01")
+async def test_calls_that_start_together_run_together(sandbox: Sandbox, programs: ContractPrograms) -> None:
+    assert (await run(sandbox, programs.meet_ten)).value == 10
+
+
+async def test_an_error_of_the_host_can_be_caught(sandbox: Sandbox, programs: ContractPrograms) -> None:
+    outcome = await run(sandbox, programs.catch_failure)
+    assert outcome.end is RunEnd.DONE
+    assert "NOT_FOUND: no such tool: 'x'" in outcome.value
+
+
+async def test_an_error_of_the_host_that_nobody_catches_ends_the_run(
+    sandbox: Sandbox, programs: ContractPrograms
+) -> None:
+    outcome = await run(sandbox, programs.fail_uncaught)
+    assert (outcome.end, outcome.line) == (RunEnd.FAILED, 2)
+    assert "NOT_FOUND: no such tool: 'x'" in outcome.message
+
+
+async def test_a_failure_names_the_line(sandbox: Sandbox, programs: ContractPrograms) -> None:
+    outcome = await run(sandbox, programs.raise_in_line_3)
+    assert (outcome.end, outcome.line) == (RunEnd.FAILED, 3)
+    assert "broken" in outcome.message
+
+
+@pytest.mark.req("C-02")
+async def test_a_host_ends_a_run_that_would_go_on(sandbox: Sandbox, programs: ContractPrograms) -> None:
+    with pytest.raises(LimitReached, match="one call too many"):
+        await run(sandbox, programs.swallow_and_wait)
+    assert (await run(sandbox, programs.double)).value == 42
+
+
+@pytest.mark.req("C-02")
+async def test_cancelling_ends_a_run_and_its_calls(sandbox: Sandbox, programs: ContractPrograms) -> None:
+    host = Host()
+    task = asyncio.create_task(run(sandbox, programs.wait, host))
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        await host.is_waiting.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert host.is_cancelled
+
+
+@pytest.mark.req("C-02")
+async def test_cancelling_ends_a_busy_program(sandbox: Sandbox, programs: ContractPrograms) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await sandbox.run(Program(programs.loop), Host(), LIMITS)
+    assert (await run(sandbox, programs.double)).value == 42
+
+
+@pytest.mark.req("C-02")
+async def test_processor_time_is_limited(sandbox: Sandbox, programs: ContractPrograms) -> None:
+    outcome = await run(sandbox, programs.loop, limits=replace(LIMITS, cpu_seconds=0.5))
+    assert outcome.end is RunEnd.CPU
+
+
+@pytest.mark.req("C-02")
+async def test_memory_is_limited(sandbox: Sandbox, programs: ContractPrograms) -> None:
+    assert (await run(sandbox, programs.fill_memory)).end is RunEnd.MEMORY
+    assert (await run(sandbox, programs.double)).value == 42
+
+
+@pytest.mark.req("C-02")
+@pytest.mark.parametrize("name", ["return_much", "return_shared"])
+async def test_the_size_of_a_value_is_limited(sandbox: Sandbox, programs: ContractPrograms, name: str) -> None:
+    outcome = await run(sandbox, getattr(programs, name))
+    assert outcome.end in {RunEnd.OUTPUT, RunEnd.MEMORY}
+    assert outcome.value is None
+
+
+@pytest.mark.req("C-02")
+async def test_a_host_ends_a_flood_of_output(sandbox: Sandbox, programs: ContractPrograms) -> None:
+    host = Host(max_output=100_000)
+    with pytest.raises(LimitReached, match="printed more"):
+        await run(sandbox, programs.print_forever, host)
+    assert len(host.output) < 2**20
+
+
+@pytest.mark.req("C-02")
+async def test_a_run_leaves_nothing_to_the_next(sandbox: Sandbox, programs: ContractPrograms) -> None:
+    assert (await run(sandbox, programs.set_global)).value == 1
+    assert (await run(sandbox, programs.read_global)).end is RunEnd.FAILED
+
+
+async def test_bindings_and_inputs_are_there(sandbox: Sandbox, programs: ContractPrograms) -> None:
+    program = Program(programs.bound, programs.bindings, programs.types, {"suffix": "!"})
+    assert await sandbox.check(program) == []
+    outcome = await sandbox.run(program, Host(), LIMITS)
+    assert outcome.value == "hello you!"
+
+
+@pytest.mark.req("C-02")
+@pytest.mark.parametrize("name", ["wrong_type", "wrong_syntax"])
+async def test_a_check_names_the_line_of_a_problem(sandbox: Sandbox, programs: ContractPrograms, name: str) -> None:
+    problems = await sandbox.check(Program(getattr(programs, name), programs.bindings, programs.types))
+    assert problems
+    assert {problem.line for problem in problems} == {2}
+
+
+@pytest.mark.req("C-02")
+async def test_a_check_runs_nothing(sandbox: Sandbox, programs: ContractPrograms) -> None:
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        assert await sandbox.check(Program(programs.loop)) == []
+
+
+async def test_closing_ends_all_processes(kind: str) -> None:
+    before, (open_sandbox, programs) = list_children(), SANDBOXES[kind]
+    sandbox = open_sandbox()
+    await run(sandbox, programs.double)
+    await sandbox.close()
+    assert list_children() <= before
+
+
+async def test_programs_run_side_by_side(sandbox: Sandbox, programs: ContractPrograms) -> None:
+    outcomes = await asyncio.gather(*[run(sandbox, programs.double) for _ in range(20)])
+    assert {outcome.value for outcome in outcomes} == {42}
