@@ -13,6 +13,8 @@ import pytest
 
 from tests.contracts.sandbox.contract_programs import ContractPrograms
 from tests.contracts.sandbox.python_programs import PYTHON_PROGRAMS
+from tests.contracts.sandbox.typescript_programs import TYPESCRIPT_PROGRAMS
+from toolscript.adapters.deno.sandbox import DenoSandbox
 from toolscript.adapters.monty.sandbox import MontySandbox
 from toolscript.domain.errors import NotFound
 from toolscript.domain.programs import LimitReached, Program, RunEnd, SandboxLimits
@@ -21,7 +23,10 @@ from toolscript.ports.sandboxes import Sandbox
 LIMITS = SandboxLimits(cpu_seconds=20.0, memory_bytes=64 * 2**20, output_bytes=2**20)
 TIMEOUT_SECONDS = 60.0
 
-SANDBOXES: Mapping[str, tuple[Callable[[], Sandbox], ContractPrograms]] = {"monty": (MontySandbox, PYTHON_PROGRAMS)}
+SANDBOXES: Mapping[str, tuple[Callable[[], Sandbox], ContractPrograms]] = {
+    "monty": (MontySandbox, PYTHON_PROGRAMS),
+    "deno": (DenoSandbox, TYPESCRIPT_PROGRAMS),
+}
 
 
 class Host:

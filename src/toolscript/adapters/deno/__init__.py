@@ -1,0 +1,1 @@
+"""TypeScript programs in Deno, without any of its permissions."""

@@ -1,0 +1,253 @@
+"""Runs TypeScript programs, each in a Deno process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from toolscript.adapters.deno.checker import TypeScriptChecker
+from toolscript.adapters.deno.process import ProgramProcess
+from toolscript.domain.errors import ToolscriptError, Unavailable
+from toolscript.domain.programs import Language, Program, ProgramOutcome, ProgramProblem, RunEnd, SandboxLimits
+from toolscript.ports.sandboxes import ProgramHost
+
+MAX_PROCESSES = 8
+CHECKOUT_SECONDS = 10.0
+# A process that waits for a program holds 45 MB, and the checker 160.
+IDLE_SECONDS = 600.0
+MAX_MESSAGE_LENGTH = 1000
+_OPENING = "\nexport default async function () {\n"
+_LIMITS = {
+    "cpu": (RunEnd.CPU, "the program ran longer than it may, not counting the time that it waited"),
+    "memory": (RunEnd.MEMORY, "the program used more memory than it may"),
+}
+
+
+class DenoSandbox:
+    """Runs programs, each in a process for itself. After a run, the process for the next one is started."""
+
+    language = Language.TYPESCRIPT
+
+    def __init__(self, max_processes: int = MAX_PROCESSES) -> None:
+        self._slots = asyncio.Semaphore(max_processes)
+        self._checker = TypeScriptChecker()
+        self._spare: ProgramProcess | None = None
+        self._preparing: asyncio.Task[None] | None = None
+        self._idle: asyncio.TimerHandle | None = None
+        self._is_closed = False
+
+    async def check(self, program: Program) -> list[ProgramProblem]:
+        """What is wrong with the syntax and the types of a program, by line. Raises Unavailable."""
+        self._postpone_idle_end()
+        return await self._checker.check(program)
+
+    async def run(self, program: Program, host: ProgramHost, limits: SandboxLimits) -> ProgramOutcome:
+        """Runs a program, and ends it when the host says so. Raises Unavailable."""
+        async with self._check_out(limits.memory_bytes) as process:
+            return await _ProgramRun(process, host, limits).complete(program)
+
+    async def close(self) -> None:
+        """Ends all processes."""
+        self._is_closed = True
+        if self._idle:
+            self._idle.cancel()
+        if self._preparing:
+            await self._preparing
+        await self._drop_spare()
+        await self._checker.close()
+
+    @asynccontextmanager
+    async def _check_out(self, memory_bytes: int) -> AsyncIterator[ProgramProcess]:
+        try:
+            async with asyncio.timeout(CHECKOUT_SECONDS):
+                await self._slots.acquire()
+        except TimeoutError:
+            raise Unavailable("too many programs are running: try again when one has ended") from None
+        try:
+            process = await self._take(memory_bytes)
+            try:
+                yield process
+            finally:
+                await process.stop()
+                self._prepare(memory_bytes)
+        finally:
+            self._slots.release()
+
+    async def _take(self, memory_bytes: int) -> ProgramProcess:
+        spare, self._spare = self._spare, None
+        if spare and spare.is_running and spare.memory_bytes == memory_bytes:
+            return spare
+        if spare:
+            await spare.stop()
+        return await ProgramProcess.start(memory_bytes)
+
+    def _prepare(self, memory_bytes: int) -> None:
+        self._postpone_idle_end()
+        if not (self._is_closed or self._spare or self._preparing):
+            self._preparing = asyncio.create_task(self._start_spare(memory_bytes))
+
+    async def _start_spare(self, memory_bytes: int) -> None:
+        try:
+            self._spare = await ProgramProcess.start(memory_bytes)
+        except Unavailable:
+            return  # the next run tries again, and says why it cannot
+        finally:
+            self._preparing = None
+
+    def _postpone_idle_end(self) -> None:
+        if self._idle:
+            self._idle.cancel()
+        if not self._is_closed:
+            self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._end_idle)
+
+    def _end_idle(self) -> None:
+        self._preparing = self._preparing or asyncio.create_task(self._rest())
+
+    async def _rest(self) -> None:
+        try:
+            await self._drop_spare()
+            await self._checker.close()
+        finally:
+            self._preparing = None
+
+    async def _drop_spare(self) -> None:
+        spare, self._spare = self._spare, None
+        if spare:
+            await spare.stop()
+
+
+class _ProgramRun:
+    """One program in its process, and what it asks of its host."""
+
+    def __init__(self, process: ProgramProcess, host: ProgramHost, limits: SandboxLimits) -> None:
+        self._process = process
+        self._host = host
+        self._limits = limits
+        self._calls: set[asyncio.Task[None]] = set()
+        self._stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._first_line = 0
+        self._last_line = 0
+
+    async def complete(self, program: Program) -> ProgramOutcome:
+        """How the program ended. Raises what the host raised to end it."""
+        opening = program.bindings + _OPENING
+        self._first_line = opening.count("\n") + 1
+        self._last_line = self._first_line + program.source.count("\n")
+        limits = self._limits
+        request = {
+            "program": f"{opening}{program.source}\n}}",
+            "inputs": json.dumps(dict(program.inputs)),
+            "limits": {
+                "cpu_seconds": limits.cpu_seconds,
+                "memory_bytes": limits.memory_bytes,
+                "output_bytes": limits.output_bytes,
+            },
+        }
+        task = asyncio.create_task(self._exchange(request))
+        try:
+            either: list[asyncio.Future[Any]] = [task, self._stop]
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            if self._stop.done():
+                self._stop.result()
+            return await task
+        finally:
+            await self._cancel(task, *self._calls)
+
+    async def _cancel(self, *tasks: asyncio.Task[Any]) -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if not self._stop.cancel() and not self._stop.cancelled():
+            self._stop.exception()  # it may have come too late to be raised
+
+    async def _exchange(self, request: dict[str, Any]) -> ProgramOutcome:
+        await self._process.send(request)
+        while True:
+            try:
+                message = await self._process.receive()
+            except ValueError as error:
+                return ProgramOutcome(RunEnd.FAILED, message=str(error))
+            match message:
+                case None:
+                    return await self._explain_end()
+                case {"kind": "print", "text": text}:
+                    self._host.take_output(text)
+                case {"kind": "call"}:
+                    self._start_call(message)
+                case {"kind": "result", "text": text}:
+                    return await self._read_value(text)
+                case {"kind": "limit", "limit": "output"}:
+                    return ProgramOutcome(RunEnd.OUTPUT, message=self._describe_size())
+                case {"kind": "limit", "limit": limit}:
+                    end, sentence = _LIMITS[limit]
+                    return ProgramOutcome(end, message=sentence)
+                case _:
+                    return self._explain_error(message)
+
+    def _start_call(self, message: dict[str, Any]) -> None:
+        task = asyncio.create_task(self._call(message["id"], message["name"], message["text"]))
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+
+    async def _call(self, number: int, function: str, text: str) -> None:
+        try:
+            arguments = await _read_json(text)
+            if not isinstance(arguments, dict):
+                raise ValueError("they must be an object")  # noqa: TRY301, TRY004  (one answer for all of these)
+            answer = {"id": number, "text": json.dumps(await self._host.call(function, arguments))}
+        except ValueError as error:
+            answer = {"id": number, "error": f"VALIDATION_ERROR: the arguments cannot be used: {error}"}
+        except ToolscriptError as error:
+            answer = {"id": number, "error": f"{error.code}: {error.message}"}
+        except Exception as error:  # noqa: BLE001  (whatever it is, it ends the run)
+            if not self._stop.done():
+                self._stop.set_exception(error)
+            return
+        await self._process.send(answer)
+
+    async def _read_value(self, text: str) -> ProgramOutcome:
+        try:
+            return ProgramOutcome(RunEnd.DONE, await _read_json(text))
+        except ValueError as error:
+            return ProgramOutcome(RunEnd.FAILED, message=f"the program's value cannot be written as JSON: {error}")
+
+    def _describe_size(self) -> str:
+        return f"the program's value is larger than {self._limits.output_bytes} bytes of JSON: return less of it"
+
+    async def _explain_end(self) -> ProgramOutcome:
+        if await self._process.has_run_out_of_memory():
+            end, sentence = _LIMITS["memory"]
+            return ProgramOutcome(end, message=sentence)
+        return ProgramOutcome(RunEnd.FAILED, message="the program crashed its sandbox")
+
+    def _explain_error(self, message: dict[str, Any]) -> ProgramOutcome:
+        """The message without the places in it, and the first line of the program in the stack."""
+        place = re.compile(re.escape(message["url"]) + r":(\d+):\d+")
+        text = f"{message['message']}\n{message['stack']}"
+        lines = [int(found[1]) for found in place.finditer(text)] if message["url"] else []
+        own = [line - self._first_line + 1 for line in lines if self._first_line <= line <= self._last_line]
+        summary = place.sub("", message["message"]).strip()[:MAX_MESSAGE_LENGTH]
+        return ProgramOutcome(RunEnd.FAILED, message=summary, line=own[0] if own else None)
+
+
+async def _read_json(text: str) -> Any:
+    """A value of the program. Raises ValueError. In a thread: a megabyte of small numbers takes 30 ms."""
+    return await asyncio.to_thread(_parse, text) if len(text) > 2**16 else _parse(text)
+
+
+def _parse(text: str) -> Any:
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+        if "\\u" in text:  # halves of surrogate pairs, which no other program can read
+            value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
+    except RecursionError:
+        raise ValueError("it is too deeply nested") from None
+    return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
