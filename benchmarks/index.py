@@ -68,10 +68,11 @@ GROWTH_COLUMNS = (
 )  # fmt: skip
 GROWTH_NOTE = (
     "Points as above, the terms of queries with their idf, 10 results with payloads; loaded in calls of "
-    f"{CALL:,}, then searched in a process of its own, where the index is opened for the first time. *Memory, own* is "
-    "what belongs to that process, Python and its libraries included; *files* are pages of the index that the system "
-    "keeps and takes back. *Both* is a search by meaning and one by words after it, without embedding the query; the "
-    "bar for its growth is 3. PostgreSQL builds its graph in one process and keeps its memory to itself."
+    f"{CALL:,}, the graph of the embedded index built once after them; then searched in a process of its own, where "
+    "the index is opened for the first time. *Memory, own* is what belongs to that process, Python and its libraries "
+    "included; *files* are pages of the index that the system keeps and takes back. *Both* is a search by meaning and "
+    "one by words after it, without embedding the query; the bar for its growth is 3. PostgreSQL builds its graph in "
+    "one process and keeps its memory to itself."
 )
 
 
@@ -144,13 +145,15 @@ async def _grow(engine: str, places: Sequence[tuple[str, int]]) -> list[list[str
     return rows
 
 
-def _open_place(place: str) -> QdrantEdgeIndex | PgVectorIndex:
-    return PgVectorIndex(place) if place.startswith("postgres") else QdrantEdgeIndex(Path(place))
+def _open_place(place: str, optimise_from: int = OPTIMISE_FROM) -> QdrantEdgeIndex | PgVectorIndex:
+    if place.startswith("postgres"):
+        return PgVectorIndex(place)
+    return QdrantEdgeIndex(Path(place), optimise_from=optimise_from)
 
 
 async def _load(place: str, points: PointStream) -> tuple[float, float]:
-    """Points per second, and the seconds that the graph takes afterwards."""
-    index = _open_place(place)
+    """Points per second, and the seconds that the graph takes afterwards: one graph of all points."""
+    index = _open_place(place, max(points.size, OPTIMISE_FROM))
     await index.drop(NAME)
     await index.open(COLLECTION)
     seconds = 0.0

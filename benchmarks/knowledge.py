@@ -28,10 +28,11 @@ from toolscript.adapters.sql.knowledge import SqlKnowledge
 from toolscript.domain.knowledge import Chunk, Extraction, Position, Source, derive_id
 from toolscript.domain.search import Point, Terms, Vector
 from toolscript.ports.indexes import VectorIndex
+from toolscript.ports.models import Embedder
 from toolscript.ports.stores import KnowledgeStore
 from toolscript.services.ingest.runner import FILES_AT_ONCE
 from toolscript.services.knowledge.ingest import IngestKnowledge
-from toolscript.services.knowledge.points import CHUNKS, EXTRACTIONS, knowledge_collection
+from toolscript.services.knowledge.points import CHUNKS, EXTRACTIONS, SourceDrafter, knowledge_collection
 
 SOURCES = 50
 CHUNKS_EACH, EXTRACTIONS_EACH = 1_000, 200
@@ -47,7 +48,7 @@ SEARCH_NOTE = (
 )
 INGEST_NOTE = (
     "`IngestKnowledge.ingest` of a new book in Markdown into a fresh store and index: read, cut, embedded, stored, "
-    "indexed. Beside `embed_documents` of its chunks. The two sides take turns."
+    "indexed. Beside `embed_documents` of the same texts, chunks with their headings. The two sides take turns."
 )
 
 
@@ -196,16 +197,22 @@ async def _ingest(place: Path, count: int) -> list[tuple[str, ...]]:
             began = time.perf_counter()
             done = await asyncio.gather(*map(ingest.ingest, files))
             ours.append(sum(each.chunks for each in done) / (time.perf_counter() - began))
-            chunks = [chunk for each in done for chunk in (await store.get_contents(each.source.id))[0]]
+            texts = [text for each in done for text in await _read_texts(store, embedder, each.source)]
             began = time.perf_counter()
-            await embedder.embed_documents([chunk.content for chunk in chunks])
-            theirs.append(len(chunks) / (time.perf_counter() - began))
+            await embedder.embed_documents(texts)
+            theirs.append(len(texts) / (time.perf_counter() - began))
         ratio = float(np.median(np.array(ours) / np.array(theirs)))
         what = f"a book of {count} sections" if books == 1 else f"{books} such books at once, as a job does (bar 0.95)"
         rows.append((what, *(format_number(float(np.median(each))) for each in (ours, theirs)), format_number(ratio)))
     await index.close()
     await asyncio.gather(database.close(), embedder.close())
     return rows
+
+
+async def _read_texts(store: KnowledgeStore, embedder: Embedder, source: Source) -> list[str]:
+    """What was embedded of a source."""
+    chunks, extractions = await store.get_contents(source.id)
+    return [draft.text for draft in SourceDrafter(source, embedder).draft_chunks(chunks, extractions)]
 
 
 def _write_book(place: Path, count: int, name: str) -> Path:

@@ -368,6 +368,8 @@ def _create(place: Path, collection: Collection) -> qe.EdgeShard:
     config = qe.EdgeConfig(
         vectors={DENSE: qe.EdgeVectorParams(size=collection.dimensions, distance=qe.Distance.Cosine)},
         sparse_vectors={TERMS: qe.EdgeSparseVectorParams()},
+        # Links among the points of one value of a field cost as much as the graph again. Without them, a search that
+        # keeps a tenth of 300 000 points finds 15 % of the best.
         hnsw_config=qe.HnswIndexConfig(
             m=links, ef_construct=100, full_scan_threshold=FULL_SCAN_KILOBYTES, payload_m=links
         ),

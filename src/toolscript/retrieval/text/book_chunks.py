@@ -16,7 +16,7 @@ from toolscript.domain.knowledge import Block, BlockKind, Position
 from toolscript.retrieval.text.chunking import PARAGRAPH, SENTENCE, WORD, Measure, stretches
 
 # Increase it when books are cut differently, so that the next ingest cuts them again.
-RECIPE = 2
+RECIPE = 3
 # Limits the characters of a piece: a model may see a line of a thousand letters as one token.
 CHARACTERS_PER_TOKEN = 12
 # A sentence of up to a third of a piece is kept whole, and a table header of up to a quarter is repeated.
@@ -63,8 +63,13 @@ def cut(blocks: Sequence[Block], *, size: int, overlap: int, measure: Measure) -
 
     written = [block for block in blocks if block.text.strip()]
     found: list[Piece] = []
-    for _, section in groupby(written, key=lambda block: (block.position.chapter, block.position.section)):
-        found += _pieces(list(_units(list(section), size, limit_size)), size, overlap, limit_size)
+    for _, blocks_of_section in groupby(written, key=lambda block: (block.position.chapter, block.position.section)):
+        section = list(blocks_of_section)
+        whole = _strip_lines("\n\n".join(block.text for block in section))
+        if limit_size(whole) <= size:
+            found.append(Piece(whole, section[0].position))
+        else:
+            found += _pieces(list(_units(section, size, limit_size)), size, overlap, limit_size)
     return found
 
 
@@ -191,4 +196,9 @@ def _join(units: Sequence[_Unit]) -> str:
     parts = [units[0].header, units[0].text]
     for unit in units[1:]:
         parts += (unit.joint, unit.text)
-    return "".join(parts).lstrip("\r\n").rstrip()
+    return _strip_lines("".join(parts))
+
+
+def _strip_lines(text: str) -> str:
+    """The text without empty lines around it. The first line stays indented, as code needs it."""
+    return text.lstrip("\r\n").rstrip()

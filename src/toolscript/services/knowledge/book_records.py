@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from toolscript.domain.knowledge import Block, Book, Chunk, Extraction, Source, derive_id, strip_language
@@ -70,7 +71,7 @@ def _list_fields(block: Block) -> list[object]:
 def cut_chunks(source_id: str, blocks: Sequence[Block], embedder: Embedder) -> list[Chunk]:
     """The chunks of a book, in reading order."""
     size = max_chunk_tokens(embedder)
-    measure = embedder.count_tokens
+    measure = cache(embedder.count_tokens)
     chunks = []
     seen: Counter[tuple[str, ...]] = Counter()
     for piece in cut(

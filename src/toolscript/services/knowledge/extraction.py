@@ -102,8 +102,8 @@ class ExtractionResult:
 
 def is_worth_asking(chunk: Chunk) -> bool:
     """Whether a chunk has enough prose to extract something from."""
-    letters = sum(c.isalpha() for c in chunk.content)
-    signs = sum(not c.isspace() for c in chunk.content)
+    letters = sum(map(str.isalpha, chunk.content))
+    signs = len(chunk.content) - sum(map(str.isspace, chunk.content))
     return letters >= MIN_LETTERS and letters >= MIN_SHARE_OF_LETTERS * signs
 
 

@@ -250,7 +250,8 @@ class IngestKnowledge:
             update.warnings.append(
                 f"imported extractions whose text is no longer there, kept for the source as a whole: {lost}"
             )
-        await asyncio.to_thread(update.find_unread)
+        if extractor or update.source.metadata.get(EXTRACTED_WITH):
+            await asyncio.to_thread(update.find_unread)
         update.note(extractor)
 
     async def _extract(self, update: _SourceUpdate, extractor: Extractor, progress: Progress | None) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import pytest
 from hypothesis import example, given, settings
@@ -75,6 +75,15 @@ def test_all_of_a_book_is_in_its_pieces_in_order(book: list[Block], size: int) -
     plain = [block if block.kind is not BlockKind.TABLE else Block(block.text) for block in book]
     found = cut(plain, size=size, overlap=0, measure=words)
     assert letters(*texts(found)) == letters(*(block.text for block in plain))
+
+
+@given(books)
+def test_sections_that_fit_are_a_piece_each(book: list[Block]) -> None:
+    found = cut(book, size=10_000, overlap=100, measure=words)
+    places = [(each.position.chapter, each.position.section) for each in book if each.text.strip()]
+    assert [(piece.position.chapter, piece.position.section) for piece in found] == [
+        place for place, _ in groupby(places)
+    ]
 
 
 @given(books, st.integers(8, 60))
