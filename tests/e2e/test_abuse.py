@@ -21,7 +21,7 @@ import pytest
 from tests.servers import make_scripted_spec
 from tests.servers.gateway import RunningGateway, run_gateway
 
-pytestmark = pytest.mark.req("X-03", "X-05")
+pytestmark = pytest.mark.req("X-03", "X-05", "X-06")
 
 # How long the gateway may be busy until it answers. Processor time, because other programs may stop it for seconds.
 # A slow machine takes more than a second for 900 honest answers; an attack that works takes ten and more.

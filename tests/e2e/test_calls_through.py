@@ -32,7 +32,7 @@ TIMEOUT_SECONDS = 120.0
 LONG = "everything__trigger-long-running-operation"
 WAYS = ["http", "older-http", "stdio", "older-stdio", "forwarded"]
 
-pytestmark = pytest.mark.req("G-05", "G-08")
+pytestmark = pytest.mark.req("G-05", "G-08", "G-10")
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,7 @@ def list_feedback(http: httpx.Client) -> list[dict[str, Any]]:
     return tools
 
 
+@pytest.mark.req("Q-05")
 def test_a_tool_that_was_called_rises_for_a_paraphrase_until_it_is_reset(http: httpx.Client) -> None:
     deadline = time.monotonic() + DEADLINE_SECONDS
     while TOOL not in (before := search(http, PARAPHRASE)):

@@ -15,7 +15,7 @@ import pytest
 from tests.servers import make_scripted_spec
 from tests.servers.gateway_process import Gateway, start_gateway, wait_until
 
-pytestmark = pytest.mark.req("X-02", "H-14")
+pytestmark = pytest.mark.req("X-02", "H-14", "G-20")
 
 # The promise is 2 s; a busy machine may take much longer.
 AGREE_SECONDS = 60.0

@@ -39,7 +39,7 @@ from toolscript.configuration.files import load_configuration
 from toolscript.settings import load_settings
 
 pytestmark = [
-    pytest.mark.req("G-05", "G-08"),
+    pytest.mark.req("G-05", "G-08", "G-10"),
     pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),
 ]
 

@@ -55,7 +55,7 @@ async def call_mcp(app: App, tool: str, **arguments: Any) -> str:
     return str(block["text"])
 
 
-@pytest.mark.req("G-04")
+@pytest.mark.req("G-04", "G-17")
 async def test_a_gateway_with_sleeping_servers_is_healthy_and_ready(http: httpx.AsyncClient) -> None:
     assert (await http.get("/health")).json() == {"status": "ok"}
     assert (await http.get("/ready")).json()["servers"] == {"asleep": 1, "ready": 1}
@@ -65,7 +65,7 @@ async def test_a_gateway_with_sleeping_servers_is_healthy_and_ready(http: httpx.
     assert (rare["tools"], rare["prompts"], rare["resources"]) == (1, 2, 3)
 
 
-@pytest.mark.req("G-04", "S-01")
+@pytest.mark.req("G-04", "S-01", "G-17")
 async def test_tools_of_sleeping_servers_are_found_and_marked_until_a_call_wakes_the_server(
     app: App, http: httpx.AsyncClient
 ) -> None:
@@ -86,7 +86,7 @@ async def test_tools_of_sleeping_servers_are_found_and_marked_until_a_call_wakes
             assert (await http.post("/tools/rare__echo", json={"text": "x"})).json() == {"text": "x"}
 
 
-@pytest.mark.req("G-05", "G-08")
+@pytest.mark.req("G-05", "G-08", "G-17")
 async def test_prompts_and_resources_of_a_sleeping_server_are_listed_and_reading_one_wakes_it(
     app: App, http: httpx.AsyncClient
 ) -> None:
@@ -98,7 +98,7 @@ async def test_prompts_and_resources_of_a_sleeping_server_are_listed_and_reading
     assert not app.gateway.is_asleep("rare")
 
 
-@pytest.mark.req("G-03")
+@pytest.mark.req("G-03", "G-17")
 async def test_a_sync_lists_sleeping_servers_too(app: App, http: httpx.AsyncClient) -> None:
     servers = (await http.post("/api/v1/sync", json={}, timeout=TIMEOUT_SECONDS)).json()["servers"]
     assert {s["name"]: s["error"] for s in servers} == {"rare": None, "busy": None}

@@ -193,7 +193,7 @@ def test_a_reason_names_what_contributed_the_strongest_first(evidence: Evidence,
     assert explain(evidence) == expected
 
 
-@pytest.mark.req("S-01")
+@pytest.mark.req("S-01", "Q-04")
 def test_an_exact_name_is_the_only_reason_given() -> None:
     assert explain(Evidence(semantic=0.6, keyword=0.3, exact=True, shared_words=("file",))) == "Exact name"
     assert explain(Evidence(exact=True)) == "Exact name"

@@ -85,7 +85,7 @@ async def list_once(gateway: Gateway, *specs: ServerSpec) -> None:
     await until(lambda: set(states(gateway).values()) == {"asleep"})
 
 
-@pytest.mark.req("G-02", "G-03")
+@pytest.mark.req("G-02", "G-03", "G-17")
 async def test_a_lazy_server_that_is_not_in_the_catalogue_is_listed_and_sleeps(
     app: App, gateway: Gateway, count_processes: Callable[[], int]
 ) -> None:
@@ -100,7 +100,7 @@ async def test_a_lazy_server_that_is_not_in_the_catalogue_is_listed_and_sleeps(
     await gateway.close()
 
 
-@pytest.mark.req("G-02", "G-03")
+@pytest.mark.req("G-02", "G-03", "G-17")
 async def test_a_lazy_server_of_an_earlier_run_is_not_started_unless_its_entry_has_changed(
     app: App, gateway: Gateway, tmp_path: Path
 ) -> None:
@@ -119,7 +119,7 @@ async def test_a_lazy_server_of_an_earlier_run_is_not_started_unless_its_entry_h
     await again.close()
 
 
-@pytest.mark.req("G-05")
+@pytest.mark.req("G-05", "G-17")
 async def test_concurrent_calls_start_a_sleeping_server_once(gateway: Gateway, calls: CallTool, tmp_path: Path) -> None:
     starts = tmp_path / "starts"
     await list_once(gateway, make_lazy("a", starts=starts))
@@ -129,7 +129,7 @@ async def test_concurrent_calls_start_a_sleeping_server_once(gateway: Gateway, c
     await until(lambda: states(gateway) == {"a": "ready"})
 
 
-@pytest.mark.req("G-05")
+@pytest.mark.req("G-05", "G-17")
 async def test_a_server_stops_when_nobody_has_used_it_for_a_while_and_not_during_a_call(
     gateway: Gateway, calls: CallTool, count_processes: Callable[[], int]
 ) -> None:
@@ -144,7 +144,7 @@ async def test_a_server_stops_when_nobody_has_used_it_for_a_while_and_not_during
     await gateway.close()
 
 
-@pytest.mark.req("G-05")
+@pytest.mark.req("G-05", "G-17")
 async def test_an_eager_server_with_an_idle_time_starts_at_once_stops_and_is_woken(
     gateway: Gateway, calls: CallTool
 ) -> None:
@@ -155,7 +155,7 @@ async def test_an_eager_server_with_an_idle_time_starts_at_once_stops_and_is_wok
     assert (await calls.call("a__echo", {"text": "x"})).structured == {"text": "x"}
 
 
-@pytest.mark.req("G-05")
+@pytest.mark.req("G-05", "G-17")
 async def test_a_lazy_server_that_dies_in_a_call_is_started_by_the_next_call(gateway: Gateway, calls: CallTool) -> None:
     await list_once(gateway, make_lazy("a"))
     with pytest.raises(UpstreamFailed, match="lost during the call"):
@@ -163,7 +163,7 @@ async def test_a_lazy_server_that_dies_in_a_call_is_started_by_the_next_call(gat
     assert (await calls.call("a__echo", {"text": "x"})).structured == {"text": "x"}
 
 
-@pytest.mark.req("G-02", "G-05")
+@pytest.mark.req("G-02", "G-05", "G-17")
 async def test_a_sleeping_server_that_cannot_start_fails_the_call_with_the_reason(
     app: App, gateway: Gateway, calls: CallTool, tmp_path: Path
 ) -> None:
@@ -182,7 +182,7 @@ async def test_a_sleeping_server_that_cannot_start_fails_the_call_with_the_reaso
     await until(lambda: gateway.statuses[0].reason is None)
 
 
-@pytest.mark.req("G-03")
+@pytest.mark.req("G-03", "G-17")
 async def test_a_refresh_lists_sleeping_servers_and_lets_them_sleep_again(
     app: App, gateway: Gateway, tmp_path: Path, count_processes: Callable[[], int]
 ) -> None:
@@ -198,7 +198,7 @@ async def test_a_refresh_lists_sleeping_servers_and_lets_them_sleep_again(
     await gateway.close()
 
 
-@pytest.mark.req("G-02")
+@pytest.mark.req("G-02", "G-17")
 async def test_of_fifty_servers_only_those_run_that_are_used(
     gateway: Gateway, calls: CallTool, count_processes: Callable[[], int]
 ) -> None:
@@ -214,7 +214,7 @@ async def test_of_fifty_servers_only_those_run_that_are_used(
     await gateway.close()
 
 
-@pytest.mark.req("G-02", "G-05")
+@pytest.mark.req("G-02", "G-05", "G-17")
 async def test_hundreds_of_known_servers_are_there_at_once_and_none_is_started(
     app: App, gateway: Gateway, calls: CallTool, count_processes: Callable[[], int]
 ) -> None:
@@ -233,7 +233,7 @@ async def test_hundreds_of_known_servers_are_there_at_once_and_none_is_started(
     await gateway.close()
 
 
-@pytest.mark.req("G-05")
+@pytest.mark.req("G-05", "G-17")
 async def test_a_call_does_not_wait_for_servers_that_are_being_listed(gateway: Gateway, calls: CallTool) -> None:
     wanted = make_lazy("wanted")
     await list_once(gateway, wanted)

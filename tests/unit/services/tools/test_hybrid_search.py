@@ -94,14 +94,14 @@ async def test_alpha_weighs_meaning_against_words(tool_model: OnnxEmbedder) -> N
         assert (await by_meaning.search(query, threshold=0)).hits[0].id == "a__fetch_page"
 
 
-@pytest.mark.req("S-01")
+@pytest.mark.req("S-01", "Q-04")
 async def test_a_reason_names_the_words_that_matched(tool_model: OnnxEmbedder) -> None:
     async with searching(tool_model, [Item("zoo", "feed", "Feed the zebras")], alpha=0.3) as search:
         (hit,) = (await search.search("zebras need feeding", threshold=0)).hits
     assert hit.reason.startswith("Keyword match (zebras, feeding)")
 
 
-@pytest.mark.req("S-01")
+@pytest.mark.req("S-01", "Q-04")
 async def test_a_reason_names_the_words_that_only_a_parameter_has() -> None:
     schema = {"type": "object", "properties": {"zebraName": {"type": "string"}}}
     async with searching(None, [Item("zoo", "feed", "Feeds.", input_schema=schema), Item("a", "b", "C.")]) as search:
@@ -175,7 +175,7 @@ TASK = (
 )
 
 
-@pytest.mark.req("S-01")
+@pytest.mark.req("S-01", "Q-02")
 async def test_every_need_of_a_task_has_its_tool_and_each_hit_names_its_need(demo: ToolSearch) -> None:
     hits = (await demo.search(TASK, limit=5, threshold=0.25)).hits
     found = {hit.id: hit.need or "" for hit in hits}
@@ -193,6 +193,6 @@ async def test_a_task_of_8000_characters_is_searched(demo: ToolSearch) -> None:
     assert hits[0].server == "weather"
 
 
-@pytest.mark.req("S-01")
+@pytest.mark.req("S-01", "Q-02")
 async def test_a_short_request_has_no_needs(demo: ToolSearch) -> None:
     assert {hit.need for hit in (await demo.search("read a file and mail it")).hits} == {None}

@@ -60,7 +60,7 @@ async def catalogues(embedder: Embedder, items: Sequence[Item]) -> AsyncIterator
     await database.close()
 
 
-@pytest.mark.req("S-03")
+@pytest.mark.req("S-03", "Q-04")
 @pytest.mark.parametrize("query", [QUERY, "comit my chnages to git", "rebase my branch onto main"])
 async def test_without_a_git_tool_a_git_query_finds_shells_with_the_reason(
     tool_model: OnnxEmbedder, query: str
@@ -94,7 +94,7 @@ FILES = [
 ]
 
 
-@pytest.mark.req("S-03")
+@pytest.mark.req("S-03", "Q-04")
 @pytest.mark.parametrize("query", [QUERY, "put my changes into version control"])
 async def test_no_tool_of_another_field_gets_the_reason_of_a_git_query(tool_model: OnnxEmbedder, query: str) -> None:
     for items in (FILES, [GIT, *FILES]):
@@ -116,7 +116,7 @@ async def test_a_shell_is_among_the_first_three_and_behind_a_git_tool(tool_model
     assert "desktop__shell_execute" in found
 
 
-@pytest.mark.req("S-03")
+@pytest.mark.req("S-03", "Q-04")
 async def test_without_the_cause_that_a_reason_names_the_confidence_is_lower(tool_model: OnnxEmbedder) -> None:
     queries = [QUERY, "read file contents", "filesystem__raed_file", "will it rain tomorrow?", "install it with pip"]
     named = 0
