@@ -77,7 +77,7 @@ async def report_steps(app: App) -> None:
     states = [each.step.refusal if each.step else "waiting" for each in tools]
     moved = [each.step.cosine for each in tools if each.step and not each.step.refusal]
     print(
-        f"{sum(len(each.successes) for each in tools)} successes of {len(tools)} tools, {len(moved)} moved "
+        f"{sum(len(each.requests) for each in tools)} successes of {len(tools)} tools, {len(moved)} moved "
         f"(mean cosine {sum(moved) / max(1, len(moved)):.3f}), {len(states) - len(moved)} refused",
         flush=True,
     )

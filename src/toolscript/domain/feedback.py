@@ -1,4 +1,4 @@
-"""What a gateway learns from: the requests that tools served, and the steps of their vectors toward these."""
+"""What a gateway learns from: requests that tools served or were wrong for, and the steps of their vectors."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def normalize_request(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Success:
-    """A request that a tool served."""
+class Verdict:
+    """A request that a tool served, or that it is wrong for."""
 
     item_id: str
     request: str
@@ -29,6 +29,8 @@ class Success:
     vector: Vector | None = field(default=None, compare=False)
     """The vector of the request, once the model has embedded it."""
     model: str = field(default="", compare=False)
+    is_right: bool = True
+    """False: somebody said that the tool is wrong for the request."""
 
     @property
     def digest(self) -> str:
@@ -38,7 +40,8 @@ class Success:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """How far the vector of an item has moved toward the requests that it served, or why it has not."""
+    """How far the vector of an item has moved, toward the requests that it served and away from those that it is wrong
+    for, or why it has not."""
 
     item_id: str
     model: str

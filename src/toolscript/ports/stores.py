@@ -19,7 +19,7 @@ from toolscript.domain.catalog import (
     SuggestionStatus,
 )
 from toolscript.domain.documents import Document, StoredDocument
-from toolscript.domain.feedback import Step, Success
+from toolscript.domain.feedback import Step, Verdict
 from toolscript.domain.knowledge import Chunk, Extraction, KnowledgeRecords, Source
 from toolscript.domain.quarantine import Pin
 from toolscript.domain.search import TermCounts, Vector
@@ -216,8 +216,8 @@ class PinStore(Protocol):
 
 
 class FeedbackStore(Protocol):
-    """The requests that items served, and how far their vectors moved toward these, in the database of the items. Every
-    write is one transaction; those that change steps increase the version of the catalogue.
+    """The requests that items served or are wrong for, and how far their vectors moved, in the database of the items.
+    Every write is one transaction; those that change steps increase the version of the catalogue.
 
     >>> import asyncio
     >>> from toolscript.adapters.sql.database import Database
@@ -226,28 +226,28 @@ class FeedbackStore(Protocol):
     ...     database = Database("sqlite://")
     ...     store = SqlFeedback(database)
     ...     for request in ("show the log", "Show  the log"):
-    ...         await store.add_success(Success("git__log", request), max_per_item=9, max_per_caller=9, max_of_caller=9)
-    ...     found = await store.get_successes()
+    ...         await store.add_verdict(Verdict("git__log", request), max_per_item=9, max_per_caller=9, max_of_caller=9)
+    ...     found = await store.get_verdicts()
     ...     await database.close()
-    ...     return [success.request for success in found]
+    ...     return [verdict.request for verdict in found]
     >>> asyncio.run(record())
     ['show the log']
     """
 
-    async def add_success(
-        self, success: Success, *, max_per_item: int, max_per_caller: int, max_of_caller: int
+    async def add_verdict(
+        self, verdict: Verdict, *, max_per_item: int, max_per_caller: int, max_of_caller: int
     ) -> None:
-        """Records a success, or the new time of one with the same item, request and caller. Of an item, only so many
-        successes are kept, and only so many of the same caller; of a caller only so many in all: the newest."""
+        """Records a verdict; it replaces one with the same item, request and caller. Of an item, only so many verdicts
+        are kept, and only so many of the same caller; of a caller only so many in all: the newest."""
 
-    async def remove_success(self, success: Success) -> bool:
-        """Deletes the success of that item, request and caller; returns whether it existed."""
+    async def remove_verdict(self, verdict: Verdict) -> bool:
+        """Deletes the verdict of that item, request and caller; returns whether it existed."""
 
     async def remove_caller(self, caller: str, item_ids: Ids = None) -> int:
-        """Deletes the successes of that caller, of these items; returns how many there were."""
+        """Deletes the verdicts of that caller, of these items; returns how many there were."""
 
-    async def get_successes(self, item_ids: Ids = None) -> list[Success]:
-        """The successes of these items, ordered by item and time."""
+    async def get_verdicts(self, item_ids: Ids = None) -> list[Verdict]:
+        """The verdicts of these items, ordered by item and time."""
 
     async def save_vectors(self, model: str, vectors: Mapping[str, Vector]) -> None:
         """Keeps the vectors that a model made of requests, by their digests."""
@@ -259,7 +259,7 @@ class FeedbackStore(Protocol):
         """Makes these the steps of all items."""
 
     async def reset(self, item_ids: Ids = None) -> int:
-        """Deletes the successes and steps of these items; returns how many successes there were."""
+        """Deletes the verdicts and steps of these items; returns how many verdicts there were."""
 
 
 class DocumentStore(Protocol):

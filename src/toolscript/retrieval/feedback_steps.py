@@ -1,4 +1,5 @@
-"""How far the vector of a tool moves toward the requests that it served, and the guard that refuses steps.
+"""How far the vector of a tool moves toward the requests that it served and away from those that it is wrong for, and
+the guard that refuses steps.
 
 The idea is that of OATS (arXiv 2603.13426): a tool's text says what it does, requests say how people call that. A step
 is computed from the vector of the tool's own text, so steps never add up over time. It is bounded: whatever the
@@ -18,6 +19,8 @@ from toolscript.domain.search import Vector
 MIN_COSINE = 0.95
 # The weight of the requests' mean beside the text's own vector: this for very many requests, half of it for two.
 MAX_WEIGHT, HALF_WEIGHT_AT = 0.3, 2
+# That of requests that the tool is wrong for: half as much, because what a tool does not do says less about it.
+MAX_WRONG_WEIGHT = 0.15
 # One of so many requests is left out of the step and tests it.
 TEST_EVERY = 4
 # Requests that are compared with all tools at a time, to save memory.
@@ -39,14 +42,18 @@ class StepResult:
     refusal: str = ""
 
 
-def move_toward(original: Vector, requests: Sequence[Vector]) -> Vector:
-    """The unit vector a bounded step away from the original, toward the mean of the requests. Fewer requests make a
-    smaller step; none make none."""
+def move_vector(original: Vector, requests: Sequence[Vector], wrong: Sequence[Vector] = ()) -> Vector:
+    """The unit vector a bounded step from the original, toward the mean of the requests and away from the mean of the
+    wrong ones. Fewer requests make a smaller step; none make none."""
     start = _scale(original)
-    if not len(requests):
+    if not len(requests) and not len(wrong):
         return start
-    weight = MAX_WEIGHT * len(requests) / (len(requests) + HALF_WEIGHT_AT)
-    moved = _scale((1 - weight) * start + weight * _scale(np.mean(requests, axis=0)))
+    weight, moved = _weigh(MAX_WEIGHT, requests), start
+    if len(requests):
+        moved = (1 - weight) * start + weight * _scale(np.mean(requests, axis=0))
+    if len(wrong):
+        moved = moved - _weigh(MAX_WRONG_WEIGHT, wrong) * _scale(np.mean(wrong, axis=0))
+    moved = _scale(moved)
     cosine = float(start @ moved)
     if cosine >= MIN_COSINE:
         return moved
@@ -54,38 +61,54 @@ def move_toward(original: Vector, requests: Sequence[Vector]) -> Vector:
     return np.asarray(MIN_COSINE * start + np.sqrt(1 - MIN_COSINE**2) * aside, dtype=np.float32)
 
 
+def _weigh(max_weight: float, requests: Sequence[Vector]) -> float:
+    return max_weight * len(requests) / (len(requests) + HALF_WEIGHT_AT)
+
+
 def compute_steps(
-    originals: Mapping[str, Vector], requests: Mapping[str, Mapping[str, Vector]]
+    originals: Mapping[str, Vector],
+    requests: Mapping[str, Mapping[str, Vector]],
+    wrong: Mapping[str, Mapping[str, Vector]] | None = None,
 ) -> dict[str, StepResult]:
-    """The steps of the tools that served these requests (tool to digest to vector).
+    """The steps of the tools that served these requests (tool to digest to vector) or are `wrong` for those.
 
     Each step is judged beside the steps of all other tools, by the requests that it was not computed from: those of the
     tool that were left out of it, and those that other tools served. Where it makes their right tools rank lower on the
     whole (by the sum of reciprocal ranks), it is refused.
     """
-    served = {tool: dict(sorted(each.items())) for tool, each in sorted(requests.items()) if tool in originals and each}
-    return _StepJudge(originals, served).judge() if served else {}
+    avoided = wrong or {}
+    tools = [tool for tool in sorted({*requests, *avoided}) if tool in originals]
+    served = {tool: dict(sorted(requests.get(tool, {}).items())) for tool in tools}
+    served = {tool: each for tool, each in served.items() if each or avoided.get(tool)}
+    return _StepJudge(originals, served, avoided).judge() if served else {}
 
 
 class _StepJudge:
     """All tools with their steps, and what each step does to the ranks of the right tools for past requests."""
 
-    def __init__(self, originals: Mapping[str, Vector], served: Mapping[str, Mapping[str, Vector]]) -> None:
+    def __init__(
+        self,
+        originals: Mapping[str, Vector],
+        served: Mapping[str, Mapping[str, Vector]],
+        wrong: Mapping[str, Mapping[str, Vector]],
+    ) -> None:
         self._tools = list(served)
         rows = {tool: row for row, tool in enumerate(originals)}
         self._columns = np.array([rows[tool] for tool in served])
         self._vectors = np.stack([_scale(vector) for vector in originals.values()])
         self._originals = self._vectors[self._columns]
-        self._requests = np.stack([_scale(vector) for each in served.values() for vector in each.values()])
+        vectors = [_scale(vector) for each in served.values() for vector in each.values()]
+        self._requests = np.stack(vectors) if vectors else np.zeros((0, self._vectors.shape[1]), dtype=np.float32)
         sizes = [len(each) for each in served.values()]
         self._is_test = np.concatenate([np.arange(size) % TEST_EVERY == TEST_EVERY - 1 for size in sizes])
         self._owners = np.repeat(np.arange(len(sizes)), sizes)
         self._same = _find_same([digest for each in served.values() for digest in each])
         ends = np.cumsum(sizes)
-        for number, (column, end) in enumerate(zip(self._columns, ends, strict=True)):
+        for number, (tool, column, end) in enumerate(zip(served, self._columns, ends, strict=True)):
             own = slice(end - sizes[number], end)
             kept = self._requests[own][~self._is_test[own]]
-            self._vectors[column] = move_toward(self._originals[number], kept)
+            away = [wrong[tool][digest] for digest in sorted(wrong.get(tool, ()))]
+            self._vectors[column] = move_vector(self._originals[number], kept, away)
         # What each step adds to the reciprocal ranks of the requests that test it, and of those of other tools.
         self._test_gains, self._other_gains = np.zeros(len(sizes)), np.zeros(len(sizes))
 

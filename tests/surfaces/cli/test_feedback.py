@@ -42,7 +42,11 @@ def test_marks_are_listed_shown_and_forgotten(
     assert read("feedback", "show", TOOL)["requests"] == ["keep a snapshot"]
     assert "(none) 1" in invoke("feedback")
     assert "Forgot 0 requests" in invoke("feedback", "reset", "--key", "ci", "--yes")
-    assert "Taken back" in invoke("feedback", "mark", TOOL, "keep a snapshot", "--not-useful")
+    assert "Taken back" in invoke("feedback", "mark", TOOL, "keep a snapshot", "--take-back")
+    assert f"Recorded as wrong: {TOOL}" in invoke("feedback", "mark", TOOL, "show the weather", "--wrong")
+    assert read("feedback", "show", TOOL)["wrong_requests"] == ["show the weather"]
+    assert "wrong: show the weather" in invoke("feedback", "show", TOOL)
+    invoke("feedback", "mark", TOOL, "show the weather", "--take-back")
     invoke("feedback", "mark", TOOL, "keep a snapshot")
     assert "nothing was removed" in invoke("feedback", "reset", code=2)
     assert "Forgot 1 request" in invoke("feedback", "reset", TOOL)

@@ -6,6 +6,7 @@ import re
 from typing import Any
 from urllib.parse import quote
 
+import httpx
 import pytest
 
 from tests.servers.gateway import RunningGateway
@@ -61,11 +62,18 @@ async def test_strategies_are_compared_side_by_side(console_gateway: RunningGate
 
 
 @pytest.mark.req("W-01")
-async def test_a_hit_is_marked_as_right_and_taken_back(console_gateway: RunningGateway, open_page: OpenPage) -> None:
+async def test_a_hit_is_marked_as_right_or_wrong_and_taken_back(
+    console_gateway: RunningGateway, open_page: OpenPage
+) -> None:
     page = await open_page(f"{console_gateway.url}/#/search?q=list%20what%20is%20in%20a%20folder")
     first = page.locator("section[aria-label=Tools] .hit").first
     await first.get_by_role("button", name="Right").click()
-    await first.get_by_text("recorded").wait_for()
+    await first.get_by_text("recorded as right").wait_for()
+    await first.get_by_role("button", name="Wrong").click()
+    await first.get_by_text("recorded as wrong").wait_for()
+    async with httpx.AsyncClient(base_url=console_gateway.url, timeout=60) as client:
+        (marked,) = (await client.get("/api/v1/feedback")).json()["tools"]
+    assert (marked["successes"], marked["wrong"]) == (0, 1)
     await first.get_by_role("button", name="Wrong").click()
     await first.get_by_text("taken back", exact=True).wait_for()
 

@@ -37,7 +37,7 @@ def connect(app: App, address: str) -> httpx.AsyncClient:
 
 async def list_successes(app: App) -> list[tuple[str, str]]:
     await app.feedback.close()
-    return [(success.item_id, success.request) for success in await app.feedback_store.get_successes()]
+    return [(success.item_id, success.request) for success in await app.feedback_store.get_verdicts()]
 
 
 @pytest.mark.parametrize("kind", ["hybrid", "hierarchical", "tools"])
@@ -73,10 +73,27 @@ async def test_a_mark_is_recorded_listed_applied_and_forgotten(http: httpx.Async
     assert (applied["enabled"], tool["tool_id"], tool["successes"], tool["state"]) == (True, TOOL, 1, "moved")
     assert 0.95 <= tool["cosine"] < 1
     assert (await http.get(FEEDBACK)).json() == applied
-    assert (await http.get(f"{FEEDBACK}/{TOOL}")).json() == {**tool, "requests": ["keep a snapshot"]}
+    assert (await http.get(f"{FEEDBACK}/{TOOL}")).json() == {
+        **tool,
+        "requests": ["keep a snapshot"],
+        "wrong_requests": [],
+    }
     assert (await http.delete(f"{FEEDBACK}/{TOOL}")).json() == {"removed": 1}
     assert (await http.get(f"{FEEDBACK}/{TOOL}")).status_code == 404
     assert (await http.delete(FEEDBACK)).json() == {"removed": 0}
+
+
+@pytest.mark.req("Q-05")
+async def test_a_mark_as_wrong_is_listed_applied_and_taken_back(http: httpx.AsyncClient) -> None:
+    mark = {"tool_id": TOOL, "query": "keep a snapshot", "useful": False}
+    assert (await http.post(FEEDBACK, json=mark)).json() == {**mark, "changed": True}
+    (tool,) = (await http.post(f"{FEEDBACK}/apply")).json()["tools"]
+    assert (tool["successes"], tool["wrong"], tool["state"]) == (0, 1, "moved")
+    assert 0.95 <= tool["cosine"] < 1
+    found = (await http.get(f"{FEEDBACK}/{TOOL}")).json()
+    assert (found["requests"], found["wrong_requests"]) == ([], ["keep a snapshot"])
+    assert (await http.post(FEEDBACK, json={**mark, "useful": None})).json()["changed"]
+    assert (await http.get(FEEDBACK)).json()["tools"] == []
 
 
 async def test_what_one_key_recorded_is_forgotten(app: App, http: httpx.AsyncClient) -> None:
@@ -128,7 +145,7 @@ async def test_marks_need_the_scope_of_calls_and_the_rest_that_of_administrators
     mark = {"tool_id": TOOL, "query": "keep a snapshot"}
     assert (await http.post(FEEDBACK, json=mark, headers={"X-API-Key": searching})).status_code == 403
     assert (await http.post(FEEDBACK, json=mark, headers={"X-API-Key": calling})).status_code == 200
-    assert [success.caller for success in await app.feedback_store.get_successes()] == ["calling"]
+    assert [success.caller for success in await app.feedback_store.get_verdicts()] == ["calling"]
     for method, path in (("GET", FEEDBACK), ("DELETE", FEEDBACK), ("GET", f"{FEEDBACK}/{TOOL}")):
         assert (await http.request(method, path, headers={"X-API-Key": calling})).status_code == 403
 

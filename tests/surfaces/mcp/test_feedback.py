@@ -36,7 +36,7 @@ async def use(app: App, caller: Caller, tool: str, **arguments: object) -> str:
 
 async def list_successes(app: App) -> list[tuple[str, str, str]]:
     await app.feedback.close()
-    return [(s.item_id, s.request, s.caller) for s in await app.feedback_store.get_successes()]
+    return [(s.item_id, s.request, s.caller) for s in await app.feedback_store.get_verdicts()]
 
 
 @pytest.mark.parametrize(

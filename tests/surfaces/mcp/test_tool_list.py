@@ -253,7 +253,7 @@ async def test_a_direct_call_is_in_the_audit_and_counts_for_feedback(scene: Scen
         assert "good__echo" in read_text(await call(client, "search_tools", query=query))
         await call(client, "good__echo", text="a")
         await app.feedback.close()
-        assert [(each.item_id, each.request) for each in await app.feedback_store.get_successes()] == [
+        assert [(each.item_id, each.request) for each in await app.feedback_store.get_verdicts()] == [
             ("good__echo", query)
         ]
 

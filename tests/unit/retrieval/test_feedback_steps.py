@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from toolscript.domain.search import Vector
-from toolscript.retrieval.feedback_steps import MIN_COSINE, OTHERS_WORSE, OWN_WORSE, compute_steps, move_toward
+from toolscript.retrieval.feedback_steps import MIN_COSINE, OTHERS_WORSE, OWN_WORSE, compute_steps, move_vector
 
 DIMENSIONS = 6
 SEEDS, COUNTS = st.integers(0, 2**32 - 1), st.integers(1, 40)
@@ -29,7 +29,7 @@ def draw(seed: int, count: int) -> tuple[Vector, list[Vector]]:
 @given(SEEDS, COUNTS)
 def test_no_requests_move_a_vector_further_than_the_bound(seed: int, count: int) -> None:
     start, requests = draw(seed, count)
-    moved = move_toward(start, requests)
+    moved = move_vector(start, requests)
     assert abs(float(np.linalg.norm(moved)) - 1) < 1e-4
     assert float(start @ moved) >= MIN_COSINE - 1e-4
 
@@ -38,14 +38,41 @@ def test_no_requests_move_a_vector_further_than_the_bound(seed: int, count: int)
 def test_a_step_never_leads_away_from_the_mean_of_its_requests(seed: int, count: int) -> None:
     start, requests = draw(seed, count)
     mean = np.mean(requests, axis=0)
-    assert float(move_toward(start, requests) @ mean) >= float(start @ mean) - 1e-4
+    assert float(move_vector(start, requests) @ mean) >= float(start @ mean) - 1e-4
 
 
 def test_more_requests_make_a_larger_step() -> None:
     start, goal = vector(1), vector(1, 0.5)
-    cosines = [float(start @ move_toward(start, [goal] * count)) for count in (0, 1, 2, 8)]
+    cosines = [float(start @ move_vector(start, [goal] * count)) for count in (0, 1, 2, 8)]
     assert cosines == sorted(cosines, reverse=True)
     assert len(set(cosines)) == len(cosines)
+
+
+@given(SEEDS, COUNTS)
+def test_wrong_requests_move_a_vector_away_and_no_further_than_the_bound(seed: int, count: int) -> None:
+    start, wrong = draw(seed, count)
+    moved, mean = move_vector(start, [], wrong), np.mean(wrong, axis=0)
+    assert abs(float(np.linalg.norm(moved)) - 1) < 1e-4
+    assert float(start @ moved) >= MIN_COSINE - 1e-4
+    assert float(moved @ mean) <= float(start @ mean) + 1e-4
+    assert float(start @ move_vector(start, wrong[::-1], wrong)) >= MIN_COSINE - 1e-4
+
+
+def test_a_tool_falls_behind_for_what_it_is_wrong_for() -> None:
+    tools = {"wrong": vector(1, 0, 0.2), "other": vector(1, 0.3)}
+    request = vector(1, 0.145, 0.1)
+    assert float(tools["wrong"] @ request) > float(tools["other"] @ request)
+    (step,) = compute_steps(tools, {}, {"wrong": {"a": request}}).values()
+    assert step.vector is not None
+    assert float(step.vector @ request) < float(tools["other"] @ request)
+
+
+def test_a_step_away_that_lowers_the_requests_that_the_tool_served_is_refused() -> None:
+    tools = {"right": vector(1, 0.2), "other": vector(1, 0.1)}
+    served = {letter: vector(1, 0.17 + number / 1000) for number, letter in enumerate("abcd")}
+    wrong = {str(number): vector(1, 1.7 + number / 100) for number in range(20)}
+    assert compute_steps(tools, {"right": served})["right"].refusal == ""
+    assert compute_steps(tools, {"right": served}, {"right": wrong})["right"].refusal == OWN_WORSE
 
 
 def test_a_tool_moves_toward_what_it_served() -> None:
@@ -113,7 +140,7 @@ def test_a_step_is_refused_exactly_where_it_lowers_ranks_on_the_whole(seed: int)
     }
     steps = compute_steps(tools, served)
     moved = tools | {
-        tool: move_toward(tools[tool], [v for place, (_, v) in enumerate(sorted(own.items())) if place % 4 != 3])
+        tool: move_vector(tools[tool], [v for place, (_, v) in enumerate(sorted(own.items())) if place % 4 != 3])
         for tool, own in served.items()
     }
 

@@ -1,4 +1,4 @@
-"""Feedback in SQL: the newest requests that each tool served, and the steps of the tools' vectors."""
+"""Feedback in SQL: the newest requests that each tool served or is wrong for, and the steps of the tools' vectors."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 from toolscript.adapters.sql.catalogue_version import write_catalogue
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.session import Row, Session, load
-from toolscript.domain.feedback import Step, Success
+from toolscript.domain.feedback import Step, Verdict
 from toolscript.domain.search import Vector
 
-T = TypeVar("T", Success, Step)
+T = TypeVar("T", Verdict, Step)
 
 
 class SqlFeedback:
@@ -22,32 +22,35 @@ class SqlFeedback:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def add_success(
-        self, success: Success, *, max_per_item: int, max_per_caller: int, max_of_caller: int
+    async def add_verdict(
+        self, verdict: Verdict, *, max_per_item: int, max_per_caller: int, max_of_caller: int
     ) -> None:
         def work(session: Session) -> None:
             session.run(
-                "INSERT INTO feedback_requests (item_id, digest, request, caller, recorded_at, model, vector) "
-                "VALUES (:item_id, :digest, :request, :caller, :recorded_at, :model, :vector) "
-                "ON CONFLICT (item_id, digest, caller) DO UPDATE SET recorded_at = excluded.recorded_at",
-                item_id=success.item_id,
-                digest=success.digest,
-                request=success.request,
-                caller=success.caller,
-                recorded_at=success.recorded_at,
-                model=success.model,
-                vector=_pack(success.vector),
+                "INSERT INTO feedback_requests "
+                "(item_id, digest, request, caller, recorded_at, model, vector, is_right) "
+                "VALUES (:item_id, :digest, :request, :caller, :recorded_at, :model, :vector, :is_right) "
+                "ON CONFLICT (item_id, digest, caller) "
+                "DO UPDATE SET recorded_at = excluded.recorded_at, is_right = excluded.is_right",
+                item_id=verdict.item_id,
+                digest=verdict.digest,
+                request=verdict.request,
+                caller=verdict.caller,
+                recorded_at=verdict.recorded_at,
+                model=verdict.model,
+                vector=_pack(verdict.vector),
+                is_right=verdict.is_right,
             )
-            _keep_newest(session, max_per_caller, item_id=success.item_id, caller=success.caller)
-            _keep_newest(session, max_per_item, item_id=success.item_id)
-            _keep_newest(session, max_of_caller, caller=success.caller)
+            _keep_newest(session, max_per_caller, item_id=verdict.item_id, caller=verdict.caller)
+            _keep_newest(session, max_per_item, item_id=verdict.item_id)
+            _keep_newest(session, max_of_caller, caller=verdict.caller)
 
         await self._database.write(work)
 
-    async def remove_success(self, success: Success) -> bool:
+    async def remove_verdict(self, verdict: Verdict) -> bool:
         def work(session: Session) -> bool:
             where = "item_id = :item AND digest = :digest AND caller = :caller"
-            given = {"item": success.item_id, "digest": success.digest, "caller": success.caller}
+            given = {"item": verdict.item_id, "digest": verdict.digest, "caller": verdict.caller}
             return session.run(f"DELETE FROM feedback_requests WHERE {where}", **given) > 0
 
         return await self._database.write(work)
@@ -61,9 +64,9 @@ class SqlFeedback:
 
         return await self._database.write(work)
 
-    async def get_successes(self, item_ids: Collection[str] | None = None) -> list[Success]:
-        found = await self._read(Success, "feedback_requests", item_ids)
-        return sorted(found, key=lambda s: (s.item_id, s.recorded_at, s.request))
+    async def get_verdicts(self, item_ids: Collection[str] | None = None) -> list[Verdict]:
+        found = await self._read(Verdict, "feedback_requests", item_ids)
+        return sorted(found, key=lambda v: (v.item_id, v.recorded_at, v.request))
 
     async def save_vectors(self, model: str, vectors: Mapping[str, Vector]) -> None:
         rows = [{"digest": digest, "model": model, "vector": _pack(vector)} for digest, vector in vectors.items()]
@@ -110,7 +113,7 @@ def _select(session: Session, item_ids: Collection[str] | None) -> tuple[str, di
 
 
 def _keep_newest(session: Session, count: int, **same: str) -> None:
-    """Deletes all but the newest of the successes with these values."""
+    """Deletes all but the newest of the verdicts with these values."""
     where = " AND ".join(f"{column} = :{column}" for column in same)
     (row,) = session.rows(f"SELECT count(*) AS count FROM feedback_requests WHERE {where}", **same)
     if row["count"] > count:

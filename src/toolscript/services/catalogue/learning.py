@@ -1,7 +1,8 @@
-"""Moves the vectors of tools toward the requests that they served, in the background or on request.
+"""Moves the vectors of tools toward the requests that they served and away from those that they are wrong for, in the
+background or on request.
 
-Every run computes all steps again from the vectors of the tools' texts and the recorded successes, so a run does not
-depend on earlier ones, and where successes are removed their effect goes with them. See docs/decisions/0017.
+Every run computes all steps again from the vectors of the tools' texts and the recorded verdicts, so a run does not
+depend on earlier ones, and where verdicts are removed their effect goes with them. See docs/decisions/0017.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from toolscript.domain.catalog import ItemFingerprint
 from toolscript.domain.errors import Unavailable
-from toolscript.domain.feedback import Step, Success
+from toolscript.domain.feedback import Step, Verdict
 from toolscript.domain.search import Vector
 from toolscript.ports.models import Embedder
 from toolscript.ports.stores import FeedbackStore, ItemStore
@@ -29,6 +32,13 @@ RECIPE = 1
 DIGITS = 4
 # Vectors of requests that are written together.
 SAVE_EVERY = 64
+
+
+class _Requests(NamedTuple):
+    """The vectors of the requests that items served, and of those that they are wrong for, by item and digest."""
+
+    right: dict[str, dict[str, Vector]]
+    wrong: dict[str, dict[str, Vector]]
 
 
 class Learning:
@@ -62,18 +72,20 @@ class Learning:
         return self._is_on and self._feedback is not None
 
     async def run(self) -> None:
-        """Brings all steps, and the points that they move, to what the recorded successes say. Raises Unavailable when
+        """Brings all steps, and the points that they move, to what the recorded verdicts say. Raises Unavailable when
         feedback is off."""
         if self._feedback is None or self._embedder is None or not self._is_on:
             raise Unavailable("no steps can be taken: TOOLSCRIPT_FEEDBACK is false, or there is no embedding model")
         async with self._running:
             before = await self._feedback.get_steps()
-            successes = await self._embed(self._feedback, self._embedder, await self._feedback.get_successes())
-            await self._apply(self._feedback, before, await self._compute(self._embedder.model, successes))
+            verdicts = await self._feedback.get_verdicts()
+            vectors = await self._embed(self._feedback, self._embedder, verdicts)
+            steps = await self._compute(self._embedder.model, _group(verdicts, vectors))
+            await self._apply(self._feedback, before, steps)
 
     async def reset(self, item_ids: Collection[str] | None = None, *, caller: str | None = None) -> int:
         """Deletes what was learnt about these items (None: all) from this caller (None: from all), brings vectors back,
-        and returns the number of deleted successes. Works also while feedback is off."""
+        and returns the number of deleted verdicts. Works also while feedback is off."""
         if self._feedback is None:
             return 0
         if caller is not None:
@@ -100,34 +112,31 @@ class Learning:
         await self._background.close()
 
     async def _embed(
-        self, feedback: FeedbackStore, embedder: Embedder, successes: Sequence[Success]
-    ) -> dict[str, dict[str, Vector]]:
-        """The vectors of all requests by item and digest. Those that the model has not embedded yet are embedded one at
+        self, feedback: FeedbackStore, embedder: Embedder, verdicts: Sequence[Verdict]
+    ) -> dict[str, Vector]:
+        """The vectors of all requests by digest. Those that the model has not embedded yet are embedded one at
         a time, so that searches come between them, and kept, so that a run that is interrupted does not repeat them."""
         vectors: dict[str, Vector] = {}
         missing: dict[str, str] = {}
-        found: dict[str, list[str]] = {}
-        for success in successes:
-            digest = success.digest
-            found.setdefault(success.item_id, []).append(digest)
-            if success.vector is not None and success.model == embedder.model:
-                vectors[digest] = success.vector
+        for verdict in verdicts:
+            if verdict.vector is not None and verdict.model == embedder.model:
+                vectors[verdict.digest] = verdict.vector
             else:
-                missing[digest] = success.request
+                missing[verdict.digest] = verdict.request
         for some in split_batches(list(missing), SAVE_EVERY):
             made = {digest: await embedder.embed_query(missing[digest]) for digest in some}
             await feedback.save_vectors(embedder.model, made)
             vectors |= made
-        return {item_id: {digest: vectors[digest] for digest in own} for item_id, own in found.items()}
+        return vectors
 
-    async def _compute(self, model: str, requests: Mapping[str, Mapping[str, Vector]]) -> dict[str, Step]:
-        if not requests:
+    async def _compute(self, model: str, requests: _Requests) -> dict[str, Step]:
+        if not requests.right and not requests.wrong:
             return {}
         async with self._lock:
             items = [item for item in await self._item_store.get_fingerprints() if item.is_active]
             originals = await self._index.read_originals(items)
-        results = await asyncio.to_thread(compute_steps, originals, requests)
-        return {i.id: _build_step(i, model, requests[i.id], results[i.id]) for i in items if i.id in results}
+        results = await asyncio.to_thread(compute_steps, originals, requests.right, requests.wrong)
+        return {i.id: _build_step(i, model, requests, results[i.id]) for i in items if i.id in results}
 
     async def _apply(self, feedback: FeedbackStore, before: Mapping[str, Step], steps: Mapping[str, Step]) -> None:
         """Makes these the steps of all items, in store and index. What removed steps have moved is only known by their
@@ -149,8 +158,23 @@ class Learning:
             await self._index.update(items, work)
 
 
-def _build_step(item: ItemFingerprint, model: str, requests: Mapping[str, Vector], result: StepResult) -> Step:
-    made_of = [RECIPE, model, item.digest, sorted(requests)]
+def _group(verdicts: Sequence[Verdict], vectors: Mapping[str, Vector]) -> _Requests:
+    """The vectors of requests by item and digest. Where callers disagree about a request the larger number of them
+    counts; with equal numbers the request counts neither way."""
+    votes: Counter[tuple[str, str]] = Counter()
+    for verdict in verdicts:
+        votes[verdict.item_id, verdict.digest] += 1 if verdict.is_right else -1
+    found = _Requests({}, {})
+    for (item_id, digest), sum_of_votes in votes.items():
+        if sum_of_votes:
+            group = found.right if sum_of_votes > 0 else found.wrong
+            group.setdefault(item_id, {})[digest] = vectors[digest]
+    return found
+
+
+def _build_step(item: ItemFingerprint, model: str, all_requests: _Requests, result: StepResult) -> Step:
+    requests, wrong = all_requests.right.get(item.id, {}), all_requests.wrong.get(item.id, {})
+    made_of = [RECIPE, model, item.digest, sorted(requests), *([sorted(wrong)] if wrong else [])]
     return Step(
         item.id,
         model,

@@ -1,7 +1,8 @@
-"""Feedback: which tools served which requests, and what was learnt from that.
+"""Feedback: which tools served which requests or are wrong for them, and what was learnt from that.
 
-A search whose hit the same caller then calls is a success of that tool, and so is an explicit mark. Searches are only
-noted in memory; the store is written when a success occurs, after the answer. Nothing here can fail a search or a call.
+A search whose hit the same caller then calls says that the tool served it; a mark says that it does, or that it is
+wrong. Searches are only noted in memory; the store is written after the answer of a call, and with a mark.
+Nothing here can fail a search or a call.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 
 from toolscript.domain.access import Caller
 from toolscript.domain.errors import Invalid, NotFound, Unavailable
-from toolscript.domain.feedback import MAX_REQUEST_CHARACTERS, Step, Success, normalize_request
+from toolscript.domain.feedback import MAX_REQUEST_CHARACTERS, Step, Verdict, normalize_request
 from toolscript.ports.stores import FeedbackStore, ItemStore
 from toolscript.retrieval.text.words import replace_unencodable, words
 from toolscript.services.catalogue.learning import Learning
@@ -29,7 +30,7 @@ MAX_PER_CALLER = 16
 # Of all requests, so many at most are of one caller. With this number in a catalogue of 5 792 tools, a run takes a few
 # seconds and 40 MB.
 MAX_OF_CALLER = 10_000
-# Successes that wait to be written; more are dropped, as when the store does not answer.
+# Verdicts that wait to be written; more are dropped, as when the store does not answer.
 MAX_WAITING = 64
 
 log = logging.getLogger(__name__)
@@ -40,26 +41,35 @@ class ToolFeedback:
     """What was recorded for a tool and what became of it."""
 
     item_id: str
-    successes: list[Success]
+    verdicts: list[Verdict]
     step: Step | None
     """None if its step was not computed yet, or the tool has changed or vanished since."""
 
     @property
     def requests(self) -> list[str]:
-        """The requests, newest first. One that several callers sent counts once."""
-        found: dict[str, str] = {}
-        for success in reversed(self.successes):
-            found.setdefault(success.digest, success.request)
-        return list(found.values())
+        """The requests that it served, newest first. One that several callers sent counts once."""
+        return self._list_requests(is_right=True)
+
+    @property
+    def wrong_requests(self) -> list[str]:
+        """The requests that it is wrong for, newest first."""
+        return self._list_requests(is_right=False)
 
     @property
     def keys(self) -> dict[str, int]:
         """The number of requests by the name of the callers' key (empty: without a key), the largest first."""
-        return dict(Counter(success.caller for success in self.successes).most_common())
+        return dict(Counter(verdict.caller for verdict in self.verdicts).most_common())
+
+    def _list_requests(self, *, is_right: bool) -> list[str]:
+        found: dict[str, str] = {}
+        for verdict in reversed(self.verdicts):
+            if verdict.is_right is is_right:
+                found.setdefault(verdict.digest, verdict.request)
+        return list(found.values())
 
 
 class Feedback:
-    """Records successes and reports what was learnt."""
+    """Records verdicts and reports what was learnt."""
 
     def __init__(
         self,
@@ -92,45 +102,46 @@ class Feedback:
             return
         if len(query) > MAX_REQUEST_CHARACTERS:  # before megabytes of it are looked at
             return
-        success = _build_success(item_id, query, caller)
-        if not _is_usable(success):
+        verdict = _build_verdict(item_id, query, caller)
+        if not _is_usable(verdict):
             return
-        task = asyncio.create_task(self._write(success))
+        task = asyncio.create_task(self._write(verdict))
         self._writes.add(task)
         task.add_done_callback(self._writes.discard)
 
-    async def mark(self, caller: Caller, item_id: str, query: str, *, useful: bool = True) -> bool:
-        """Records that the tool serves such requests; unless `useful`, takes back what the same caller has recorded for
-        this tool and request. Returns whether that changed what is learnt from.
+    async def mark(self, caller: Caller, item_id: str, query: str, *, useful: bool | None = True) -> bool:
+        """Records that the tool serves such requests, or if it is not `useful` that it is wrong for them; None takes
+        back what the same caller has recorded for this tool and request. Returns whether that changed what is learnt
+        from.
 
         Raises NotFound for an unknown tool, Invalid for an overlong request or one without words, Unavailable where
         feedback is off.
         """
         if not self._is_on:
             raise Unavailable("feedback is switched off: TOOLSCRIPT_FEEDBACK is false")
-        success = _build_success(item_id, query, caller)
-        if not _is_usable(success):
+        verdict = _build_verdict(item_id, query, caller, is_right=useful is not False)
+        if not _is_usable(verdict):
             raise Invalid(
                 f"the request must contain a word and have at most {MAX_REQUEST_CHARACTERS} characters",
                 details={"field": "query"},
             )
-        if useful:
+        if useful is not None:
             await self._call_tool.describe(item_id)
-            await self._add(success)
+            await self._add(verdict)
             changed = True
-        elif not (changed := await self._store.remove_success(success)):
+        elif not (changed := await self._store.remove_verdict(verdict)):
             await self._call_tool.describe(item_id)  # only now: a tool that has vanished can still have marks
         self._learning.start_soon()
         return changed
 
     async def list(self) -> list[ToolFeedback]:
         """What was recorded, by tool, those with the largest number of requests first."""
-        successes, steps = await self._store.get_successes(), await self._store.get_steps()
-        items = await self._item_store.get_fingerprints(item_ids={s.item_id for s in successes})
+        verdicts, steps = await self._store.get_verdicts(), await self._store.get_steps()
+        items = await self._item_store.get_fingerprints(item_ids={each.item_id for each in verdicts})
         digests = {item.id: item.digest for item in items if item.is_active}
-        by_item: dict[str, list[Success]] = {}
-        for success in successes:
-            by_item.setdefault(success.item_id, []).append(success)
+        by_item: dict[str, list[Verdict]] = {}
+        for verdict in verdicts:
+            by_item.setdefault(verdict.item_id, []).append(verdict)
         found = []
         for item_id, own in by_item.items():
             step = steps.get(item_id)
@@ -151,7 +162,7 @@ class Feedback:
 
     async def reset(self, item_id: str | None = None, *, key: str | None = None) -> int:
         """Forgets what was recorded for a tool (None: for all) with this key (empty: without a key, None: by all
-        callers), brings back vectors, and returns the number of deleted successes."""
+        callers), brings back vectors, and returns the number of deleted verdicts."""
         item_ids = None if item_id is None else [replace_unencodable(item_id)]
         return await self._learning.reset(item_ids, caller=None if key is None else replace_unencodable(key))
 
@@ -159,23 +170,24 @@ class Feedback:
         """Waits until what was recorded is written."""
         await asyncio.gather(*self._writes, return_exceptions=True)
 
-    async def _write(self, success: Success) -> None:
+    async def _write(self, verdict: Verdict) -> None:
         try:
-            await self._add(success)
+            await self._add(verdict)
         except Exception as error:  # noqa: BLE001  (the call has been answered; nobody waits for this)
-            log.warning("success_not_recorded", extra={"tool": success.item_id, "reason": str(error)})
+            log.warning("verdict_not_recorded", extra={"tool": verdict.item_id, "reason": str(error)})
         else:
             self._learning.start_soon()
 
-    async def _add(self, success: Success) -> None:
-        await self._store.add_success(
-            success, max_per_item=MAX_PER_ITEM, max_per_caller=MAX_PER_CALLER, max_of_caller=MAX_OF_CALLER
+    async def _add(self, verdict: Verdict) -> None:
+        await self._store.add_verdict(
+            verdict, max_per_item=MAX_PER_ITEM, max_per_caller=MAX_PER_CALLER, max_of_caller=MAX_OF_CALLER
         )
 
 
-def _is_usable(success: Success) -> bool:
-    return len(success.request) <= MAX_REQUEST_CHARACTERS and bool(words(success.request))
+def _is_usable(verdict: Verdict) -> bool:
+    return len(verdict.request) <= MAX_REQUEST_CHARACTERS and bool(words(verdict.request))
 
 
-def _build_success(item_id: str, query: str, caller: Caller) -> Success:
-    return Success(replace_unencodable(item_id), normalize_request(query), caller.key or "", time.time())
+def _build_verdict(item_id: str, query: str, caller: Caller, *, is_right: bool = True) -> Verdict:
+    request = normalize_request(query)
+    return Verdict(replace_unencodable(item_id), request, caller.key or "", time.time(), is_right=is_right)

@@ -17,10 +17,10 @@ def build_feedback_response(tools: Sequence[ToolFeedback], *, enabled: bool) -> 
 
 def build_tool_feedback_response(tool: ToolFeedback) -> dict[str, Any]:
     """Builds the response of `GET /api/v1/feedback/{id}`: also the requests, newest first."""
-    return {**_build_tool(tool), "requests": tool.requests}
+    return {**_build_tool(tool), "requests": tool.requests, "wrong_requests": tool.wrong_requests}
 
 
-def build_mark_response(tool_id: str, query: str, *, useful: bool, changed: bool) -> dict[str, Any]:
+def build_mark_response(tool_id: str, query: str, *, useful: bool | None, changed: bool) -> dict[str, Any]:
     """Builds the response of `POST /api/v1/feedback`."""
     return {"tool_id": tool_id, "query": query, "useful": useful, "changed": changed}
 
@@ -31,6 +31,7 @@ def _build_tool(tool: ToolFeedback) -> dict[str, Any]:
     return {
         "tool_id": tool.item_id,
         "successes": len(tool.requests),
+        "wrong": len(tool.wrong_requests),
         "keys": tool.keys,
         "state": state,
         "cosine": step.cosine if step else None,

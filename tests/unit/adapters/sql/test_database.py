@@ -18,7 +18,7 @@ from toolscript.adapters.sql.session import Session
 from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.domain.catalog import Skill, Suggestion
 from toolscript.domain.errors import Forbidden, Invalid, Unavailable
-from toolscript.domain.feedback import Success
+from toolscript.domain.feedback import Verdict
 
 pytestmark = pytest.mark.req("H-15")
 
@@ -94,15 +94,15 @@ async def test_a_catalogue_of_an_earlier_version_is_migrated(url: str, monkeypat
 
 
 async def test_recorded_requests_of_an_earlier_version_are_kept(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    success = Success("git__log", "show the log", "ci", 1.0)
+    verdict = Verdict("git__log", "show the log", "ci", 1.0)
     insert = "INSERT INTO feedback_successes VALUES ('git__log', :digest, 'show the log', 'ci', 1.0, 'model', NULL)"
     with monkeypatch.context() as then:
         then.setattr(sql_database, "migrations", lambda *_: migrations()[:8])
         earlier = Database(url)
-        await earlier.write(lambda session: session.run(insert, digest=success.digest))
+        await earlier.write(lambda session: session.run(insert, digest=verdict.digest))
         await earlier.close()
     database = Database(url)
-    assert await SqlFeedback(database).get_successes() == [success]
+    assert await SqlFeedback(database).get_verdicts() == [verdict]
     await database.close()
 
 

@@ -16,7 +16,7 @@ from toolscript.app.app import App, open_app
 from toolscript.domain.access import Caller
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import Unavailable
-from toolscript.domain.feedback import Success
+from toolscript.domain.feedback import Verdict
 from toolscript.domain.search import Vector
 from toolscript.retrieval.feedback_steps import MIN_COSINE
 from toolscript.services.catalogue import learning
@@ -156,7 +156,7 @@ async def test_while_feedback_is_off_the_original_vectors_are_searched(app: App,
 
 
 async def test_a_start_learns_from_what_another_gateway_recorded(app: App, settings: Settings) -> None:
-    await app.feedback_store.add_success(Success(TOOL, REQUEST), max_per_item=9, max_per_caller=9, max_of_caller=9)
+    await app.feedback_store.add_verdict(Verdict(TOOL, REQUEST), max_per_item=9, max_per_caller=9, max_of_caller=9)
     await app.catalogue_index.close()
     async with open_app(settings) as started:
         await started.sync.configure({item.server for item in load_demo_items()})
@@ -249,7 +249,7 @@ async def test_the_next_start_brings_back_a_vector_where_a_process_ended_before(
     before = await read_vector(app)
     await learn(app)
     if how == "take back":
-        await app.feedback_store.remove_success(Success(TOOL, REQUEST, "ada"))
+        await app.feedback_store.remove_verdict(Verdict(TOOL, REQUEST, "ada"))
     with broken_index(), pytest.raises(Unavailable, match="does not answer"):
         await (app.feedback.apply() if how == "take back" else app.feedback.reset(TOOL))
     await app.catalogue_index.close()

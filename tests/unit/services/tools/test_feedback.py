@@ -8,7 +8,7 @@ from tests.fixtures.serving import replace_parts
 from toolscript.app.app import App
 from toolscript.domain.access import Caller
 from toolscript.domain.errors import Invalid, NotFound, Unavailable
-from toolscript.domain.feedback import MAX_REQUEST_CHARACTERS, Success
+from toolscript.domain.feedback import MAX_REQUEST_CHARACTERS, Verdict
 from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.tools.feedback import MAX_PER_CALLER, MAX_PER_ITEM, Feedback
 
@@ -24,7 +24,7 @@ async def feedback(app: App) -> Feedback:
 
 async def read_successes(app: App) -> list[tuple[str, str, str]]:
     await app.feedback.close()
-    return [(s.item_id, s.request, s.caller) for s in await app.feedback_store.get_successes()]
+    return [(s.item_id, s.request, s.caller) for s in await app.feedback_store.get_verdicts()]
 
 
 async def test_a_call_of_a_hit_is_a_success_of_the_caller_who_searched(app: App, feedback: Feedback) -> None:
@@ -65,10 +65,10 @@ async def test_a_mark_of_a_vanished_tool_can_be_taken_back(app: App, feedback: F
     await app.sync.run([item for item in load_demo_items() if item.id != TOOL])
     with pytest.raises(NotFound):
         await feedback.mark(ADA, TOOL, "store my changes")
-    assert await feedback.mark(ADA, TOOL, "store my changes", useful=False)
+    assert await feedback.mark(ADA, TOOL, "store my changes", useful=None)
     assert await read_successes(app) == []
     with pytest.raises(NotFound):
-        await feedback.mark(ADA, TOOL, "store my changes", useful=False)
+        await feedback.mark(ADA, TOOL, "store my changes", useful=None)
 
 
 async def test_a_mark_of_an_unknown_tool_names_the_nearest(feedback: Feedback) -> None:
@@ -77,7 +77,7 @@ async def test_a_mark_of_an_unknown_tool_names_the_nearest(feedback: Feedback) -
 
 
 async def test_a_tool_id_that_is_not_utf_8_is_an_unknown_tool(feedback: Feedback) -> None:
-    for useful in (True, False):
+    for useful in (True, False, None):
         with pytest.raises(NotFound):
             await feedback.mark(ADA, "git__\udcff", "store my changes", useful=useful)
     assert await feedback.reset("git__\udcff") == 0
@@ -85,8 +85,8 @@ async def test_a_tool_id_that_is_not_utf_8_is_an_unknown_tool(feedback: Feedback
 
 async def test_a_mark_is_taken_back_by_its_caller_alone(app: App, feedback: Feedback) -> None:
     assert await feedback.mark(ADA, TOOL, "store my changes")
-    assert not await feedback.mark(BEN, TOOL, "store my changes", useful=False)
-    assert await feedback.mark(ADA, TOOL, "store my changes", useful=False)
+    assert not await feedback.mark(BEN, TOOL, "store my changes", useful=None)
+    assert await feedback.mark(ADA, TOOL, "store my changes", useful=None)
     assert await read_successes(app) == []
 
 
@@ -96,8 +96,17 @@ async def test_a_request_of_two_callers_counts_once_until_both_have_taken_it_bac
     await feedback.apply()
     found = await feedback.get(TOOL)
     assert (found.requests, found.step and found.step.successes) == (["Store my changes"], 1)
-    assert await feedback.mark(BEN, TOOL, "store my changes", useful=False)
+    assert await feedback.mark(BEN, TOOL, "store my changes", useful=None)
     assert await read_successes(app) == [(TOOL, "store my changes", "ada")]
+
+
+async def test_a_mark_as_wrong_replaces_one_as_right_and_is_taken_back_likewise(app: App, feedback: Feedback) -> None:
+    await feedback.mark(ADA, TOOL, "store my changes")
+    assert await feedback.mark(ADA, TOOL, "Store my changes", useful=False)
+    found = await feedback.get(TOOL)
+    assert (found.requests, found.wrong_requests, found.keys) == ([], ["store my changes"], {"ada": 1})
+    assert await feedback.mark(ADA, TOOL, "store my changes", useful=None)
+    assert await feedback.list() == []
 
 
 async def test_one_caller_alone_makes_up_no_more_than_half_of_a_tools_successes(app: App, feedback: Feedback) -> None:
@@ -108,13 +117,13 @@ async def test_one_caller_alone_makes_up_no_more_than_half_of_a_tools_successes(
 
 async def test_a_store_that_fails_fails_no_call(app: App, feedback: Feedback, caplog: pytest.LogCaptureFixture) -> None:
     class Failing:
-        async def add_success(self, success: Success, **_: int) -> None:
+        async def add_verdict(self, success: Verdict, **_: int) -> None:
             raise Unavailable("the store does not answer")
 
     broken = replace_parts(feedback, _store=Failing())  # type: ignore[arg-type]
     broken.note_call(ADA, TOOL, "store my changes")  # type: ignore[attr-defined]
     await broken.close()  # type: ignore[attr-defined]
-    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == ["success_not_recorded"]
+    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == ["verdict_not_recorded"]
 
 
 async def test_the_list_says_what_became_of_each_tool(feedback: Feedback) -> None:
@@ -123,7 +132,7 @@ async def test_the_list_says_what_became_of_each_tool(feedback: Feedback) -> Non
     await feedback.mark(ADA, TOOL, "keep a snapshot of my work")
     await feedback.apply()
     found = await feedback.list()
-    assert [(each.item_id, len(each.successes)) for each in found] == [(TOOL, 2), (OTHER, 1)]
-    assert all(each.step and each.step.successes == len(each.successes) for each in found)
+    assert [(each.item_id, len(each.requests)) for each in found] == [(TOOL, 2), (OTHER, 1)]
+    assert all(each.step and each.step.successes == len(each.requests) for each in found)
     with pytest.raises(NotFound, match="toolscript feedback"):
         await feedback.get("git__git_diff")

@@ -33,8 +33,8 @@ def feedback(context: click.Context) -> None:
     """See, add and forget what the search has learnt from use. Without a command, lists it.
 
     When a caller searches and within five minutes calls one of the hits, the tool has served that request. Its vector
-    moves a bounded step toward such requests, unless that makes past requests rank lower. TOOLSCRIPT_FEEDBACK=false
-    switches all of this off, and brings back the original vectors.
+    moves a bounded step toward such requests, and away from those that it was marked as wrong for, unless that makes
+    past requests rank lower. TOOLSCRIPT_FEEDBACK=false switches all of this off, and brings back the original vectors.
 
     \b
     toolscript feedback
@@ -48,7 +48,7 @@ def feedback(context: click.Context) -> None:
 @feedback.command("list")
 @options.catalogue
 def list_() -> None:
-    """List the tools that served requests, and how far their vectors moved.
+    """List the tools that served requests or were marked, and how far their vectors moved.
 
     The cosine is that between the vector of the tool's text and the moved one: 1 is no step, 0.95 the largest.
     """
@@ -59,7 +59,7 @@ def list_() -> None:
 @tool_argument
 @options.catalogue
 def show(tool_id: str) -> None:
-    """Show the requests that a tool has learnt from, newest first."""
+    """Show the requests that a tool has learnt from, newest first: those that it served, then the wrong ones."""
 
     async def local(app: App) -> Answer:
         from toolscript.surfaces.json.feedback import build_tool_feedback_response
@@ -71,6 +71,8 @@ def show(tool_id: str) -> None:
         click.echo()
         for request in answer["requests"]:
             print_text(request)
+        for request in answer["wrong_requests"]:
+            print_text(f"wrong: {request}")
 
     request_once(_build_path(tool_id), local, show=show_tool)
 
@@ -78,29 +80,32 @@ def show(tool_id: str) -> None:
 @feedback.command()
 @tool_argument
 @click.argument("query", metavar="REQUEST")
-@click.option("--not-useful", is_flag=True, help="Take back your mark of this tool for this request.")
+@click.option("--wrong", "verdict", flag_value="wrong", help="The tool is wrong for this request.")
+@click.option("--take-back", "verdict", flag_value="none", help="Take back your mark of this tool for this request.")
 @options.catalogue
-def mark(tool_id: str, query: str, not_useful: bool) -> None:
-    """Mark a tool as the right one for a request.
+def mark(tool_id: str, query: str, verdict: str | None) -> None:
+    """Mark a tool as right or wrong for a request.
 
     \b
     toolscript feedback mark git__git_commit "put my changes into version control"
+    toolscript feedback mark git__git_log "put my changes into version control" --wrong
     """
+    useful = {None: True, "wrong": False, "none": None}[verdict]
 
     async def local(app: App) -> Answer:
         from toolscript.surfaces.callers import OWNER
         from toolscript.surfaces.json.feedback import build_mark_response
 
-        changed = await app.feedback.mark(OWNER, tool_id, query, useful=not not_useful)
+        changed = await app.feedback.mark(OWNER, tool_id, query, useful=useful)
         if app.sync.learning.is_on:  # this process ends before one in the background would
             await app.feedback.apply()
-        return build_mark_response(tool_id, query, useful=not not_useful, changed=changed)
+        return build_mark_response(tool_id, query, useful=useful, changed=changed)
 
     def show_mark(answer: Answer) -> None:
-        done = "Recorded" if answer["useful"] else "Taken back"
+        done = {True: "Recorded", False: "Recorded as wrong", None: "Taken back"}[answer["useful"]]
         click.echo(f"{done}: {printable(tool_id)}" if answer["changed"] else "There was no such mark.")
 
-    body = {"tool_id": tool_id, "query": query, "useful": not not_useful}
+    body = {"tool_id": tool_id, "query": query, "useful": useful}
     request_once(PATH, local, show=show_mark, body=body)
 
 
@@ -155,6 +160,7 @@ def _show(answer: Answer) -> None:
     columns: Columns = {
         "Tool": "tool_id",
         "Requests": "successes",
+        "Wrong": "wrong",
         "Keys": lambda tool: ", ".join(f"{name or '(none)'} {count}" for name, count in tool["keys"].items()),
         "State": "state",
         "Cosine": lambda tool: "" if tool["cosine"] is None else f"{tool['cosine']:.3f}",

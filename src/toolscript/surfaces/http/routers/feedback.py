@@ -35,7 +35,7 @@ async def refuse_other_parameters(request: Request) -> None:
 
 @router.post(
     "",
-    summary="Mark a tool as the right one for a request",
+    summary="Mark a tool as right or wrong for a request",
     response_model=schemas.MarkResponse,
     responses=errors(400, 404),
     dependencies=[CALL],

@@ -1,4 +1,4 @@
-// Tells the gateway which tool was right: searches with like words find it better from then on.
+// Tells the gateway whether a tool is right or wrong for a request: searches with like words then find it sooner or later.
 import { ask } from "../../core/api.js";
 import { html, useEffect, useState } from "../../core/dom.js";
 import { useAction } from "../../core/hooks.js";
@@ -16,14 +16,14 @@ export function Marks({ query, toolId }) {
   const message = error?.message ?? (mark && describe(mark));
   return html`<span class="marks">
     ${message && html`<small class="marks-said" role="status">${message}</small>`}
-    <button type="button" class="button quiet small" disabled=${busy} aria-pressed=${String(mark?.useful === true)} onClick=${() => send(true)}
-      title="This is the right tool for the request" aria-label="Right"><${Icon} name="right" /></button>
-    <button type="button" class="button quiet small" disabled=${busy} aria-pressed=${String(mark?.useful === false)} onClick=${() => send(false)}
-      title="Not the right tool: takes back what you recorded for it" aria-label="Wrong"><${Icon} name="wrong" /></button>
+    <button type="button" class="button quiet small" disabled=${busy} aria-pressed=${String(mark?.useful === true)} onClick=${() => send(mark?.useful === true ? null : true)}
+      title="The right tool for the request; again takes it back" aria-label="Right"><${Icon} name="right" /></button>
+    <button type="button" class="button quiet small" disabled=${busy} aria-pressed=${String(mark?.useful === false)} onClick=${() => send(mark?.useful === false ? null : false)}
+      title="A wrong tool for the request; again takes it back" aria-label="Wrong"><${Icon} name="wrong" /></button>
   </span>`;
 }
 
 function describe({ useful, changed }) {
-  if (useful) return changed ? "recorded" : "known already";
-  return changed ? "taken back" : "nothing to take back";
+  if (useful === null) return changed ? "taken back" : "nothing to take back";
+  return useful ? "recorded as right" : "recorded as wrong";
 }
