@@ -280,6 +280,29 @@ async def test_garbage_between_messages_is_ignored() -> None:
             assert result.structured == {"text": str(number)}
 
 
+@pytest.mark.req("G-02")
+async def test_lines_of_standard_error_are_passed_on_without_secrets_and_colours() -> None:
+    lines: list[str] = []
+    written = [
+        "hello <script>alert(1)</script>",
+        "",
+        "\x1b[31mred\x1b[0m 10 %\r100 %",
+        "with hush-hush-hush",
+        "Authorization: Bearer abcdefghijklmnop",
+        "x" * 20_000,
+    ]
+    spec = make_scripted_server(log=written, env={"TOKEN": "hush-hush-hush"})
+    async with McpServers().connect(spec, within=TIMEOUT_SECONDS, on_log=lines.append) as server:
+        await server.list_items()
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            while len(lines) < 5:  # noqa: ASYNC110  (another process writes them)
+                await asyncio.sleep(0.01)
+    first, second, third, fourth, fifth = lines
+    assert (first, second, third) == (written[0], "100 %", "with ***")
+    assert "abcdef" not in fourth
+    assert fifth == "x" * 1000 + "…"
+
+
 @pytest.mark.req("G-03")
 async def test_lists_are_read_page_by_page() -> None:
     async with McpServers().connect(make_scripted_server(page_size=2), within=TIMEOUT_SECONDS) as server:

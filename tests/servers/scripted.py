@@ -57,6 +57,7 @@ class Behaviour(TypedDict, total=False):
     subscriptions: str  # follow resources: announce an update of each with every change of this file
     sloppy: bool  # also serve invalid tools
     noisy: bool  # print other lines between messages, and more on stderr than a pipe can buffer
+    log: list[str]  # lines to print on stderr before the first message is read
     hang: bool  # read requests and never answer
     crash: bool  # print a reason on stderr and exit at once
     crash_unless: str  # the same, until a file of this name exists
@@ -215,6 +216,8 @@ class Server:
             threading.Thread(target=self._watch, args=(Path(behaviour["watch"]),), daemon=True).start()
         if "subscriptions" in behaviour:
             threading.Thread(target=self._announce, args=(Path(behaviour["subscriptions"]),), daemon=True).start()
+        sys.stderr.write("".join(f"{line}\n" for line in behaviour.get("log", ())))
+        sys.stderr.flush()
         time.sleep(behaviour.get("slow_start", 0))
         while "start_with" in behaviour and not Path(behaviour["start_with"]).exists():
             time.sleep(POLL_SECONDS)

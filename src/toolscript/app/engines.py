@@ -15,7 +15,7 @@ from toolscript.ports.access import RateBuckets
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.logins import AccessTokens
 from toolscript.ports.models import LanguageModel, Reranker
-from toolscript.ports.servers import ToolServer, ToolServers
+from toolscript.ports.servers import OnLog, ToolServer, ToolServers, ignore_log
 from toolscript.services.catalogue.gateway import Gateway
 from toolscript.services.catalogue.server_connection import Timeouts
 from toolscript.services.catalogue.sync import Sync
@@ -32,9 +32,11 @@ class Servers:
         self._tokens = tokens
 
     @asynccontextmanager
-    async def connect(self, spec: ServerSpec, *, within: float) -> AsyncIterator[ToolServer]:
+    async def connect(
+        self, spec: ServerSpec, *, within: float, on_log: OnLog = ignore_log
+    ) -> AsyncIterator[ToolServer]:
         servers = await asyncio.to_thread(self._import)
-        async with servers.connect(spec, within=within) as server:
+        async with servers.connect(spec, within=within, on_log=on_log) as server:
             yield server
 
     def _import(self) -> ToolServers:

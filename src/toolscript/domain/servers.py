@@ -146,13 +146,42 @@ class ServerState(StrEnum):
     """The last attempt failed; the next one is being made, or will be."""
     ASLEEP = "asleep"
     """Not running, and its tools are in the catalogue: the next call starts it."""
+    STOPPED = "stopped"
+    """Somebody stopped it: calls are refused until somebody starts it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecentCall:
+    """How long a server took to answer a call, and whether it succeeded."""
+
+    ms: float
+    is_ok: bool
+
+
+class LogSource(StrEnum):
+    """Who wrote a line of a server's log."""
+
+    SERVER = "server"
+    GATEWAY = "gateway"
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """What a server wrote to its standard error, or what the gateway noted about it. No secret of its configuration is
+    part of it."""
+
+    time: float
+    """Seconds since 1970."""
+    text: str
+    source: LogSource
 
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
     """The status of a server. `reason` says why it is not ready, or why the last start of one that is asleep failed;
     `problems` which of its items cannot be used. `retry_in_seconds` is the time until a failed server is tried again,
-    0 while it is being tried."""
+    0 while it is being tried. `restarts` counts how often it was connected again after it was lost, or on request, the
+    last time because of `restart_reason`."""
 
     name: str
     transport: Transport
@@ -166,6 +195,12 @@ class ServerStatus:
     """The time until a call is tried, while calls are refused because the server kept failing."""
     needs_login: bool = False
     """Whether `toolscript login` makes it usable."""
+    restarts: int = 0
+    restart_reason: str | None = None
+    recent_calls: tuple[RecentCall, ...] = ()
+    """Its last calls, the oldest first."""
+    log_lines: int = 0
+    """The number of lines in its log since the gateway started, also of those that are no longer kept."""
 
 
 @dataclass(frozen=True, slots=True)

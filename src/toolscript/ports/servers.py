@@ -9,6 +9,13 @@ from typing import Any, Protocol
 from toolscript.domain.catalog import Item
 from toolscript.domain.servers import NO_RELAY, CallRelay, CallResult, ServerListing, ServerSpec
 
+OnLog = Callable[[str], object]
+"""Takes a line that a server wrote to its standard error."""
+
+
+def ignore_log(_: str) -> None:
+    """Drops a line of a server's log."""
+
 
 class ToolServer(Protocol):
     """An open connection to one server.
@@ -69,6 +76,9 @@ class ToolServers(Protocol):
     'Unavailable'
     """
 
-    def connect(self, spec: ServerSpec, *, within: float) -> AbstractAsyncContextManager[ToolServer]:
-        """A connection for the duration of the block. Raises Unavailable with the reason when there is none within
-        that many seconds."""
+    def connect(
+        self, spec: ServerSpec, *, within: float, on_log: OnLog = ignore_log
+    ) -> AbstractAsyncContextManager[ToolServer]:
+        """A connection for the duration of the block. `on_log` gets the lines that the server's program writes to its
+        standard error, cut when they are long, and without secrets. Raises Unavailable with the reason when there is no
+        connection within that many seconds."""

@@ -40,7 +40,7 @@ _WHAT_SCOPES_ALLOW = {
     Scope.DOCUMENTS: "use documents",
     Scope.KNOWLEDGE: "search knowledge",
     Scope.METRICS: "read metrics",
-    Scope.ADMIN: "see servers, or change skills, the catalogue and knowledge",
+    Scope.ADMIN: "see and control servers, or change skills, the catalogue and knowledge",
 }
 
 

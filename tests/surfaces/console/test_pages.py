@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 
-from tests.servers import make_scripted_spec
-from tests.servers.gateway import RunningGateway, run_gateway
+from tests.servers.gateway import RunningGateway
 from tests.surfaces.console.conftest import OpenPage, find_violations
 
 
@@ -63,23 +59,6 @@ async def test_the_list_of_tools_is_narrowed_down(console_gateway: RunningGatewa
     await rows.get_by_role("link", name="echo").wait_for()
     assert "everything" in await rows.first.inner_text()
     assert await find_violations(page) == []
-
-
-@pytest.mark.req("W-01")
-async def test_servers_are_followed_live(tmp_path: Path, open_page: OpenPage) -> None:
-    configuration = tmp_path / ".toolscript.json"
-    servers = {"broken": make_scripted_spec(crash=True), "steady": make_scripted_spec()}
-    configuration.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
-    with run_gateway(tmp_path, "--data-dir", str(tmp_path / "data")) as gateway:
-        page = await open_page(f"{gateway.url}/#/servers", expects=("Failed to load resource",))
-        await page.locator(".server", has_text="broken").get_by_text("failed", exact=True).wait_for()
-        await page.locator(".server", has_text="steady").get_by_text("ready", exact=True).wait_for()
-        assert await find_violations(page) == []
-        servers["later"] = make_scripted_spec()
-        configuration.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
-        await page.locator(".server", has_text="later").get_by_text("ready", exact=True).wait_for()
-        await page.get_by_role("button", name="steady").click()
-        await page.get_by_text("Nobody has called it yet.").wait_for()
 
 
 @pytest.mark.req("W-01")

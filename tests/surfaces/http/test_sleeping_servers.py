@@ -92,10 +92,10 @@ async def test_prompts_and_resources_of_a_sleeping_server_are_listed_and_reading
 ) -> None:
     listed = {tool["toolId"] for tool in (await http.get("/tools", params={"filter": "rare"})).json()["tools"]}
     assert {"rare__prompt:greet", "rare__resource:welcome"} <= listed
-    assert app.gateway.is_asleep("rare")
+    assert app.gateway.find_call_state("rare") is ServerState.ASLEEP
     answer = await http.post("/tools/rare__resource:welcome", json={})
     assert "What memo://welcome holds" in answer.text
-    assert not app.gateway.is_asleep("rare")
+    assert app.gateway.find_call_state("rare") is None
 
 
 @pytest.mark.req("G-03", "G-17")

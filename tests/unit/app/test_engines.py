@@ -12,6 +12,7 @@ import pytest
 from toolscript.adapters.mcp import client
 from toolscript.app.engines import Servers
 from toolscript.domain.servers import ServerSpec, Transport
+from toolscript.ports.servers import OnLog
 
 
 @pytest.mark.req("G-01")
@@ -23,7 +24,7 @@ async def test_the_mcp_package_is_imported_in_a_thread(monkeypatch: pytest.Monke
             threads.append(threading.current_thread())
 
         @asynccontextmanager
-        async def connect(self, spec: ServerSpec, *, within: float) -> AsyncIterator[Any]:
+        async def connect(self, spec: ServerSpec, *, within: float, on_log: OnLog) -> AsyncIterator[Any]:
             yield f"{spec.name} within {within}"
 
     monkeypatch.setattr(client, "McpServers", Recorded)

@@ -39,8 +39,10 @@ from toolscript.adapters.mcp.stdio import MAX_MESSAGE_BYTES, ServerProcess, stdi
 from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import LoginRequired, TimedOut, ToolscriptError, Unavailable, UpstreamFailed
 from toolscript.domain.logins import describe_command, may_log_in
+from toolscript.domain.redaction import redact_secrets
 from toolscript.domain.servers import NO_RELAY, CallRelay, CallResult, ServerListing, ServerSpec, Transport
 from toolscript.ports.logins import AccessTokens
+from toolscript.ports.servers import OnLog, ignore_log
 
 MAX_PAGES = 1000
 HTTP_TIMEOUT_SECONDS = 30.0
@@ -48,6 +50,7 @@ PING_TIMEOUT_SECONDS = 10.0
 SUBSCRIBE_TIMEOUT_SECONDS = 10.0
 SHUTDOWN_TIMEOUT_SECONDS = 1.0
 SESSION_HEADER = "mcp-session-id"
+MAX_LOG_CHARACTERS = 1000
 # The SDK's messages for an HTTP error without a JSON-RPC answer; a lost stream has the code CONNECTION_CLOSED. A server
 # may answer with both itself, so they are a reason to look, never the decision.
 _SDK_CONNECTION_ERRORS = frozenset({"Session terminated", "Server returned an error response"})
@@ -64,10 +67,10 @@ class McpServers:
         self._tokens = tokens
 
     @asynccontextmanager
-    async def connect(self, spec: ServerSpec, *, within: float) -> AsyncIterator[McpServer]:
+    async def connect(self, spec: ServerSpec, *, within: float, on_log: OnLog = ignore_log) -> AsyncIterator[McpServer]:
         """Connects for as long as the block lasts. Raises Unavailable with the reason if that fails."""
         auth = BearerAuth(spec, self._tokens) if self._tokens and may_log_in(spec) else None
-        connection = _Connection(spec, self._max_answer_bytes, auth)
+        connection = _Connection(spec, self._max_answer_bytes, auth, on_log)
         is_open = False
         try:
             async with AsyncExitStack() as stack:
@@ -337,10 +340,12 @@ def _build_request(item: Item, arguments: dict[str, Any], relay: CallRelay) -> t
 class _Connection:
     """The transport to a server; describes errors without the secrets of its configuration."""
 
-    def __init__(self, spec: ServerSpec, max_bytes: int, auth: BearerAuth | None) -> None:
+    def __init__(self, spec: ServerSpec, max_bytes: int, auth: BearerAuth | None, on_log: OnLog) -> None:
         self._spec = spec
         self._max_bytes = max_bytes
         self.auth = auth
+        self._on_log = on_log
+        self._secrets = sorted(find_secrets(spec), key=len, reverse=True)
         self._process: ServerProcess | None = None
         self._status: int | None = None
         self._session_id: str | None = None
@@ -349,23 +354,22 @@ class _Connection:
         """Opens the transport; the stack closes it."""
         match self._spec.transport:
             case Transport.STDIO:
-                inbox, outbox, self._process = await stack.enter_async_context(
-                    stdio_transport(self._spec, self._max_bytes)
-                )
+                transport = stdio_transport(self._spec, self._max_bytes, self._log_line)
+                inbox, outbox, self._process = await stack.enter_async_context(transport)
                 return inbox, outbox
             case Transport.HTTP:
                 client = await stack.enter_async_context(self._create_client())
                 stack.push_async_callback(self._end_session, client)
-                transport = streamable_http_client(
+                opened = streamable_http_client(
                     self._spec.url,
                     http_client=client,
                     terminate_on_close=False,  # closing would wait minutes for an answer
                     max_sse_event_size=self._max_bytes,
                 )
-                return await stack.enter_async_context(transport)
-            case Transport.SSE:
-                opened = sse_client(self._spec.url, httpx_client_factory=self._create_client)
                 return await stack.enter_async_context(opened)
+            case Transport.SSE:
+                events = sse_client(self._spec.url, httpx_client_factory=self._create_client)
+                return await stack.enter_async_context(events)
 
     def may_be_lost(self, error: MCPError) -> bool:
         """Whether the connection may be gone: for a process that is known, over HTTP the SDK's error looks the same as
@@ -413,9 +417,15 @@ class _Connection:
 
     def redact_secrets(self, text: str) -> str:
         """Replaces the secrets of the configuration by `***`."""
-        for secret in sorted(find_secrets(self._spec), key=len, reverse=True):
+        for secret in self._secrets:
             text = text.replace(secret, "***")
         return text
+
+    def _log_line(self, line: str) -> None:
+        """Passes a line on without secrets, those of the configuration and those that look like one. It is cut last: a
+        part of a secret would not be recognized."""
+        text = redact_secrets(self.redact_secrets(line))
+        self._on_log(text if len(text) <= MAX_LOG_CHARACTERS else f"{text[:MAX_LOG_CHARACTERS]}…")
 
 
 async def _refuse(*_: Any, **__: Any) -> types.ErrorData:

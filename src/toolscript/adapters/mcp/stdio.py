@@ -26,6 +26,7 @@ from mcp.shared.message import SessionMessage
 
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.servers import ServerSpec
+from toolscript.ports.servers import OnLog
 
 Inbox = MemoryObjectReceiveStream[SessionMessage | Exception]
 Outbox = MemoryObjectSendStream[SessionMessage]
@@ -34,6 +35,10 @@ GRACE_SECONDS = 1.0
 MAX_MESSAGE_BYTES = 64 * 2**20
 _CHUNK_BYTES = 2**18
 _STDERR_TAIL_BYTES = 8192
+# Of a longer line of standard error, the beginning is kept; of many lines that come at once, the last ones.
+_LOG_LINE_BYTES = 4096
+_LOG_LINES_AT_ONCE = 200
+_COLOURS = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _SEARCHED_BYTES = 200
 _ID = re.compile(rb'"id"\s*:\s*(\d{1,18})')
 # The id behind the result. An id in the result is followed by more than one brace.
@@ -78,10 +83,16 @@ class ServerProcess:
         lines = [line.strip() for line in self._stderr_tail.decode("utf-8", "replace").splitlines() if line.strip()]
         return f"{reason}: {lines[-1][:300]}" if lines else reason
 
-    async def collect_stderr(self) -> None:
-        """Reads standard error to its end and keeps the tail: an unread pipe would block the server."""
+    async def collect_stderr(self, on_log: OnLog) -> None:
+        """Reads standard error to its end, passes its lines on and keeps the tail: an unread pipe would block the
+        server."""
+        begun = b""
         while self._process.stderr and (chunk := await self._process.stderr.read(_CHUNK_BYTES)):
             self._stderr_tail = (self._stderr_tail + chunk)[-_STDERR_TAIL_BYTES:]
+            *lines, begun = (begun + chunk).split(b"\n")
+            begun = begun[:_LOG_LINE_BYTES]
+            _pass_on(lines[-_LOG_LINES_AT_ONCE:], on_log)
+        _pass_on([begun], on_log)
 
     def note_disconnect(self) -> None:
         """Notes that a pipe has ended. Must be called before those who wait for answers learn of it."""
@@ -113,6 +124,14 @@ class ServerProcess:
                         await asyncio.sleep(0.01)
 
 
+def _pass_on(lines: list[bytes], on_log: OnLog) -> None:
+    """Passes lines of standard error on, as a terminal without colours would show them."""
+    for line in lines:
+        shown = _COLOURS.sub(b"", line[:_LOG_LINE_BYTES]).strip(b"\r").rpartition(b"\r")[2]
+        if text := shown.decode("utf-8", "replace").rstrip():
+            on_log(text)
+
+
 def _signal_group(group: int, number: int) -> bool:
     """Sends a signal to a process group; False if no process is left in it."""
     try:
@@ -123,9 +142,11 @@ def _signal_group(group: int, number: int) -> bool:
 
 
 @asynccontextmanager
-async def stdio_transport(spec: ServerSpec, max_bytes: int) -> AsyncIterator[tuple[Inbox, Outbox, ServerProcess]]:
+async def stdio_transport(
+    spec: ServerSpec, max_bytes: int, on_log: OnLog
+) -> AsyncIterator[tuple[Inbox, Outbox, ServerProcess]]:
     """Starts the server and yields its message streams; stops it and its children at the end. A message of more than
-    `max_bytes` becomes an error for its request.
+    `max_bytes` becomes an error for its request. `on_log` gets the lines of its standard error.
 
     Raises Unavailable when it cannot be started.
     """
@@ -133,7 +154,7 @@ async def stdio_transport(spec: ServerSpec, max_bytes: int) -> AsyncIterator[tup
     deliver, inbox = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outbox, collect = anyio.create_memory_object_stream[SessionMessage](0)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(server_process.collect_stderr)
+        tasks.start_soon(server_process.collect_stderr, on_log)
         tasks.start_soon(_receive, server_process, deliver, spec.name, max_bytes)
         tasks.start_soon(_send, server_process, collect)
         try:

@@ -180,15 +180,21 @@ class _ServerStates(Collector):
         self._statuses = statuses
 
     def collect(self) -> Iterable[Metric]:
-        text = "Whether the server is connected, or asleep until a call: 1, or 0 while it connects or has failed."
+        text = "Whether the server is connected, or asleep until a call: 1; 0 while it connects, failed or is stopped."
         up = GaugeMetricFamily("toolscript_server_up", text, labels=("server",))
         text = "Whether the server is asleep: 1 from its stop to the next call."
         asleep = GaugeMetricFamily("toolscript_server_asleep", text, labels=("server",))
+        text = "Whether somebody has stopped the server: 1 until it is started."
+        stopped = GaugeMetricFamily("toolscript_server_stopped", text, labels=("server",))
+        text = "How often the server was connected again after it was lost, or on request, since the gateway started."
+        restarts = CounterMetricFamily("toolscript_server_restarts", text, labels=("server",))
         text = "Tools, prompts and resources of the server."
         items = GaugeMetricFamily("toolscript_server_items", text, labels=("server", "type"))
         for status in self._statuses():
             up.add_metric([status.name], status.state in {ServerState.READY, ServerState.ASLEEP})
             asleep.add_metric([status.name], status.state is ServerState.ASLEEP)
+            stopped.add_metric([status.name], status.state is ServerState.STOPPED)
+            restarts.add_metric([status.name], status.restarts)
             for kind, count in status.items.items():
                 items.add_metric([status.name, kind], count)
-        return [up, asleep, items]
+        return [up, asleep, stopped, restarts, items]

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import shlex
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,17 +28,20 @@ from toolscript.domain.servers import (
     NO_RELAY,
     CallRelay,
     CallResult,
+    LogLine,
     ServerSpec,
     ServerStart,
     ServerState,
     ServerStatus,
 )
+from toolscript.domain.spelling import suggest
 from toolscript.ports.servers import ToolServer, ToolServers
 from toolscript.ports.stores import ItemStore, SkillStore
 from toolscript.services.catalogue.server_connection import RefreshResult, ServerConnection, Timeouts
 from toolscript.services.catalogue.sync import ItemCounts, Sync
 from toolscript.services.support.call_admission import CallAdmission
 from toolscript.services.support.concurrency import Progress
+from toolscript.services.support.server_activity import ServerActivity
 
 # How many servers are started at a time only to be listed. Of starts that calls wait for there is no maximum.
 LISTING_SLOTS = 8
@@ -69,6 +74,11 @@ class Gateway:
         self._listed: dict[str, str] = {}
         """The digests of the servers' entries when they were last listed."""
         self._positions: dict[str, int] = {}
+        self._stopped: dict[str, str] = {}
+        """The reasons of the servers that somebody has stopped."""
+        self._activities: dict[str, ServerActivity] = {}
+        self._changing = asyncio.Lock()
+        """Held while servers are added, removed, started or stopped: a server that is removed must not be started."""
         self._slots = asyncio.Semaphore(LISTING_SLOTS)
         self._is_opening = False
         self.configuration_error: str | None = None
@@ -86,8 +96,7 @@ class Gateway:
     @property
     def statuses(self) -> list[ServerStatus]:
         """The status of every configured server, by name."""
-        admission = self._admission
-        return [replace(c.status, calls_paused_seconds=admission.find_pause(c.spec.name)) for c in self._by_name()]
+        return [self._get_status(connection) for connection in self._by_name()]
 
     @property
     def is_incomplete(self) -> bool:
@@ -104,10 +113,12 @@ class Gateway:
         connection = self._connections.get(server)
         return connection.spec.approval if connection else ApprovalPolicy.NEVER
 
-    def is_asleep(self, server: str) -> bool:
-        """Whether the next call to that server has to start it."""
+    def find_call_state(self, server: str) -> ServerState | None:
+        """ASLEEP if the next call to that server has to start it, STOPPED if its calls are refused, else None."""
         connection = self._connections.get(server)
-        return connection is not None and connection.is_asleep
+        if connection is None or not (connection.is_asleep or connection.is_stopped):
+            return None
+        return ServerState.STOPPED if connection.is_stopped else ServerState.ASLEEP
 
     async def apply(
         self,
@@ -115,12 +126,21 @@ class Gateway:
         *,
         among: Sequence[ServerSpec] | None = None,
         listed: Mapping[str, str] | None = None,
+        stopped: Mapping[str, str] | None = None,
     ) -> None:
         """Makes these the servers: connects new ones, reconnects changed ones, disconnects the others.
 
         `among` names all configured servers, when only some of them are to be connected. `listed` has the digests of
-        those whose items an earlier run listed: lazy ones among them are not started.
+        those whose items an earlier run listed: lazy ones among them are not started. `stopped` has the reasons of
+        those that were stopped in an earlier run: they stay so.
         """
+        async with self._changing:
+            self._stopped.update(stopped or {})
+            await self._apply(specs, among, listed)
+
+    async def _apply(
+        self, specs: Sequence[ServerSpec], among: Sequence[ServerSpec] | None, listed: Mapping[str, str] | None
+    ) -> None:
         self._listed.update(listed or {})
         self._positions = {spec.name: place for place, spec in enumerate(among or specs)}
         wanted = {spec.name: spec for spec in specs}
@@ -131,20 +151,79 @@ class Gateway:
         finally:
             self._is_opening = False
         ended = [c for name, c in self._connections.items() if wanted.get(name) != c.spec]
-        changed = {connection.spec.name for connection in ended}
-        of_users = [self._user_connections.pop(key) for key in [*self._user_connections] if key[0] in changed]
-        await asyncio.gather(*(connection.stop() for connection in [*ended, *of_users]))
+        of_users = self._close_user_connections({connection.spec.name for connection in ended})
+        await asyncio.gather(of_users, *(connection.stop() for connection in ended))
         for connection in ended:
             del self._connections[connection.spec.name]
             self._admission.forget(connection.spec.name)
         if self._sync and any(connection.spec.name not in wanted for connection in ended):
             await self._sync.configure(configured)  # the last listing of a stopped server may have been stored
+        for forgotten in (self._stopped.keys() | self._activities.keys()) - wanted.keys():
+            self._activities.pop(forgotten, None)
+            self._stopped.pop(forgotten, None)
         for name, spec in wanted.items():
             if name not in self._connections:
                 known = self._known_servers.get(name) if self._listed.get(name) == spec.digest else None
                 self._connections[name] = ServerConnection(
-                    spec, self._servers, self._sync, self._timeouts, self._report_status, self._slots, known
+                    spec,
+                    self._servers,
+                    self._sync,
+                    self._timeouts,
+                    self._report_status,
+                    self._slots,
+                    known,
+                    self._activities.setdefault(name, ServerActivity()),
+                    self._stopped.get(name),
                 )
+
+    @property
+    def stopped(self) -> Mapping[str, str]:
+        """The servers that somebody has stopped, with the reasons."""
+        return dict(self._stopped)
+
+    async def stop_server(self, name: str, reason: str) -> ServerStatus:
+        """Stops a server until somebody starts it: its calls are refused, and its tools stay in the catalogue. One that
+        is stopped already keeps its reason. Raises NotFound."""
+        async with self._changing:
+            connection = self._get_connection(name)
+            if not connection.is_stopped:
+                self._stopped[name] = reason
+                await asyncio.gather(connection.halt(reason), self._close_user_connections({name}))
+        return self._get_status(connection)
+
+    async def start_server(self, name: str) -> ServerStatus:
+        """Starts a server that is stopped, asleep, or has failed; calls to it are tried again. Raises NotFound."""
+        async with self._changing:
+            connection = self._get_connection(name)
+            self._stopped.pop(name, None)
+            self._admission.forget(name)
+            connection.start()
+        return self._get_status(connection)
+
+    async def restart_server(self, name: str, reason: str) -> ServerStatus:
+        """Stops a server and starts it. Raises NotFound."""
+        async with self._changing:
+            connection = self._get_connection(name)
+            self._stopped.pop(name, None)
+            self._admission.forget(name)
+            await asyncio.gather(connection.restart(reason), self._close_user_connections({name}))
+        return self._get_status(connection)
+
+    def get_log(self, name: str) -> Sequence[LogLine]:
+        """The latest lines of a server's log, the oldest first. Raises NotFound."""
+        return self._get_connection(name).activity.lines
+
+    def _get_connection(self, name: str) -> ServerConnection:
+        if connection := self._connections.get(name):
+            return connection
+        raise NotFound(f"no such server: {name!r}{suggest(name, self._connections)}", details={"server": name})
+
+    def _get_status(self, connection: ServerConnection) -> ServerStatus:
+        return replace(connection.status, calls_paused_seconds=self._admission.find_pause(connection.spec.name))
+
+    async def _close_user_connections(self, servers: Collection[str]) -> None:
+        keys = [key for key in self._user_connections if key[0] in servers]
+        await asyncio.gather(*(self._user_connections.pop(key).stop() for key in keys))
 
     async def settle(self, within: float) -> None:
         """Waits until every server is ready, asleep, or has failed, at most that many seconds."""
@@ -191,9 +270,16 @@ class Gateway:
         Raises NotFound for a tool that the configuration excludes, Unavailable when the server cannot be connected or
         kept failing, RateLimited, UpstreamFailed when it fails or dies, TimedOut.
         """
-        admitted = self._admission.admit(item, self._find_connection(item).spec, self._timeouts.call)
+        connection, is_ok = self._find_connection(item), False
+        admitted = self._admission.admit(item, connection.spec, self._timeouts.call)
         async with admitted, self._use(item, relay.user) as server:
-            return await server.call(item, arguments, within=within, relay=relay)
+            began = time.monotonic()
+            try:
+                result = await server.call(item, arguments, within=within, relay=relay)
+                is_ok = not result.is_error
+            finally:
+                connection.activity.note_call(time.monotonic() - began, is_ok=is_ok)
+        return result
 
     async def complete(
         self, item: Item, params: Mapping[str, Any], within: float, user: str | None = None
@@ -219,7 +305,14 @@ class Gateway:
         async with connection.use() as server:
             try:
                 yield server
-            except Unavailable as error:
+            except (Unavailable, UpstreamFailed) as error:
+                if self._connections.get(item.server, connection).is_stopped:
+                    raise UpstreamFailed(
+                        f"server {item.server} was stopped during the call: it is unknown whether the call took effect",
+                        details={"server": item.server},
+                    ) from error
+                if isinstance(error, UpstreamFailed):
+                    raise
                 connection.abandon(server, error.message)
                 if isinstance(error, LoginRequired):  # the server refused the call, so it took no effect
                     raise
@@ -250,6 +343,12 @@ class Gateway:
             raise Unavailable(f"server {item.server} is not configured", details={"server": item.server})
         if not connection.spec.allows_item(item):
             raise NotFound(f"the configuration excludes {item.id}", details={"tool": item.id})
+        if connection.is_stopped:
+            raise Unavailable(
+                f"server {item.server} is {connection.status.reason}: its tools cannot be used until somebody starts "
+                f"it (`toolscript servers start {shlex.quote(item.server)}`, or the console)",
+                details={"server": item.server, "state": ServerState.STOPPED.value},
+            )
         return connection
 
     def offers(self, item: Item) -> bool:

@@ -16,10 +16,11 @@ from typing import Any
 
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import LoginRequired, ToolscriptError, Unavailable
-from toolscript.domain.servers import ServerSpec, ServerState, ServerStatus
+from toolscript.domain.servers import LogSource, ServerSpec, ServerState, ServerStatus
 from toolscript.ports.servers import ToolServer, ToolServers
 from toolscript.services.catalogue.indexing import SyncReport
 from toolscript.services.catalogue.sync import Sync
+from toolscript.services.support.server_activity import ServerActivity
 
 NOT_CONNECTED = "no answer yet"
 
@@ -61,6 +62,29 @@ class ServerConnection:
     """Keeps one server connected until stopped, or while it is needed if it may sleep. Errors of the server end up in
     its status, never in the caller."""
 
+    _server: ToolServer | None = None
+    _report: SyncReport | None = None
+    _failure: str | None = None
+    """Why the last attempt to connect failed."""
+    _uses = 0
+    _was_used = False
+    """Whether somebody has used the present connection."""
+    _is_wanted = False
+    """Whether somebody has asked for the next connection, without using it."""
+    _was_connected = False
+    """Whether the last attempt to connect succeeded."""
+    _idle_since = 0.0
+    _idle_timer: asyncio.TimerHandle | None = None
+    _is_idle = False
+    """Whether the connection is ended because nobody needs it."""
+    _attempts = 0
+    _failures = 0
+    _failed_updates = 0
+    """How often in a row the catalogue could not be brought to what the connected server lists."""
+    _needs_login = False
+    _retry_at: float | None = None
+    _task: asyncio.Task[None] | None = None
+
     def __init__(
         self,
         spec: ServerSpec,
@@ -70,9 +94,12 @@ class ServerConnection:
         report_status: Callable[[ServerStatus], None],
         slots: asyncio.Semaphore,
         listed: Mapping[str, int] | None = None,
+        activity: ServerActivity | None = None,
+        stopped: str | None = None,
     ) -> None:
         """`slots` bounds how many servers are started at a time only to be listed. `listed` counts the items of each
-        type in the catalogue, if those are what this server lists: a lazy one then sleeps until it is used."""
+        type in the catalogue, if those are what this server lists: a lazy one then sleeps until it is used. `stopped`
+        is the reason for which it is not to be started."""
         self.spec = spec
         self.has_settled = asyncio.Event()
         """Set once the server is ready, asleep, or has failed."""
@@ -80,37 +107,28 @@ class ServerConnection:
         self._sync = sync
         self._timeouts = timeouts
         self._report_status = report_status
-        self._server: ToolServer | None = None
-        self._report: SyncReport | None = None
         self._listing_lock = asyncio.Lock()
         self._abandoned: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._can_sleep = spec.is_lazy or spec.idle_seconds is not None
         self._slots = slots
+        self.activity = activity or ServerActivity()
         self._must_list = not (spec.is_lazy and listed is not None)
         """Whether it is to be connected although nobody uses it."""
         self._is_listed = listed is not None
         self._contents: dict[str, Any] = {"items": dict(listed or {})}
         """The items and problems of its last listing, for its status."""
-        self._failure: str | None = None
-        """Why the last attempt to connect failed."""
-        self._uses = 0
-        self._was_used = False
-        """Whether somebody has used the present connection."""
         self._is_used = asyncio.Event()
-        self._idle_since = 0.0
-        self._idle_timer: asyncio.TimerHandle | None = None
-        self._is_idle = False
-        """Whether the connection is ended because nobody needs it."""
         self._woken = asyncio.Event()
-        self._attempts = self._failures = 0
-        self._failed_updates = 0
-        """How often in a row the catalogue could not be brought to what the connected server lists."""
-        self._needs_login = False
-        self._retry_at: float | None = None
         self._retry_now = asyncio.Event()
         self._status_changed = asyncio.Event()
         self._status = ServerStatus(spec.name, spec.transport, ServerState.CONNECTING)
-        self._task = asyncio.create_task(self._run(), name=f"connection to {spec.name}")
+        if stopped is None:
+            self._begin()
+        else:
+            self._set_status(ServerState.STOPPED, reason=stopped, **self._contents)
+
+    def _begin(self) -> None:
+        self._task = asyncio.create_task(self._run(), name=f"connection to {self.spec.name}")
 
     @property
     def status(self) -> ServerStatus:
@@ -120,7 +138,8 @@ class ServerConnection:
         if self._failures and self._server is None and has_failed:
             left = round(max(0.0, (self._retry_at or 0.0) - time.monotonic()), 1)
             status = replace(status, state=ServerState.FAILED)
-        return replace(status, attempts=self._attempts, retry_in_seconds=left, needs_login=self._needs_login)
+        status = replace(status, attempts=self._attempts, retry_in_seconds=left, needs_login=self._needs_login)
+        return self.activity.add_to(status)
 
     @property
     def last_refresh(self) -> RefreshResult:
@@ -135,12 +154,51 @@ class ServerConnection:
         """Whether the next use has to start the server."""
         return self._status.state is ServerState.ASLEEP or self._is_idle
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether somebody has stopped the server: it is not used until somebody starts it."""
+        return self._status.state is ServerState.STOPPED
+
     async def stop(self) -> None:
         """Ends the connection; returns when nothing of it is left."""
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        if self._task:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
         async with self._listing_lock:  # a refresh that somebody else began has ended when this returns
             pass
+
+    async def halt(self, reason: str) -> None:
+        """Stops the server until it is started. Calls that wait for it, or are running, fail."""
+        self._set_status(ServerState.STOPPED, reason=reason, **self._contents)
+        self.activity.add_line(reason, LogSource.GATEWAY)
+        await self.stop()
+        self._set_status(ServerState.STOPPED, reason=reason, **self._contents)  # its last words changed it
+
+    def start(self) -> None:
+        """Starts the server now: one that is stopped or asleep, or that waits after a failed attempt."""
+        if self.is_stopped:
+            self._start_again()
+        elif self.is_asleep or self.status.state is ServerState.FAILED:
+            self._is_wanted = self._must_list = True
+            self._woken.set()
+            self._retry_now.set()
+
+    async def restart(self, reason: str) -> None:
+        """Stops the server and starts it. Calls that wait for it go on waiting, those that run fail."""
+        was_connected = self._server is not None
+        await self.stop()
+        if was_connected:
+            self.activity.note_lost(reason)
+        self._start_again()
+
+    def _start_again(self) -> None:
+        self._is_wanted = self._must_list = True
+        self._failures = self._failed_updates = 0
+        self._failure = self._retry_at = None
+        self._is_idle = False
+        self._retry_now.clear()
+        self._set_status(ServerState.CONNECTING)
+        self._begin()
 
     @asynccontextmanager
     async def use(self) -> AsyncIterator[ToolServer]:
@@ -164,7 +222,7 @@ class ServerConnection:
         with suppress(TimeoutError):
             # A server that sleeps is expected to start now, which may take as long as any start.
             async with asyncio.timeout(self._timeouts.connect if self._can_sleep else self._timeouts.reconnect):
-                while self._server is None:
+                while self._server is None and not self.is_stopped:
                     if self._status.state is ServerState.FAILED:
                         if self._attempts >= awaited_attempt:
                             break
@@ -206,7 +264,7 @@ class ServerConnection:
         self._woken.set()
         attempts, failed_updates = self._attempts, self._failed_updates
         while self._must_list and self._failed_updates == failed_updates:
-            if self._status.state is ServerState.FAILED and self._attempts > attempts:
+            if self.is_stopped or (self._status.state is ServerState.FAILED and self._attempts > attempts):
                 break
             self._status_changed.clear()
             await self._status_changed.wait()
@@ -266,6 +324,8 @@ class ServerConnection:
             was_idle, self._is_idle = self._is_idle, False
             if was_idle:
                 continue
+            if self._was_connected:
+                self.activity.note_lost(reason)
             # A lazy server that was listed once is started again only when it is used.
             self._must_list = not (self.spec.is_lazy and self._is_listed)
             self._failures += 1
@@ -287,13 +347,17 @@ class ServerConnection:
     async def _connect_and_serve(self, slot: AsyncExitStack) -> str:
         """Returns why the connection ended. Closes the slot when the server is listed and used."""
         self._attempts += 1
+        self._was_connected = False
+        is_wanted, self._is_wanted = self._is_wanted, False
         self._abandoned = asyncio.get_running_loop().create_future()
         self._set_status(ServerState.CONNECTING, reason=self._status.reason)
+        connecting = self._servers.connect(self.spec, within=self._timeouts.connect, on_log=self.activity.add_line)
         try:
-            async with self._servers.connect(self.spec, within=self._timeouts.connect) as server:
+            async with connecting as server:
                 since = time.monotonic()
-                self._server, self._needs_login = server, False
-                self._was_used = self._uses > 0
+                self._server, self._needs_login, self._was_connected = server, False, True
+                self._was_used = self._uses > 0 or is_wanted
+                self.activity.note_connected()
                 self._status_changed.set()
                 try:
                     await self._update_catalogue(server)

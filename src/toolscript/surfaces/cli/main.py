@@ -56,6 +56,7 @@ COMMANDS = {
     "quarantine": "trust.quarantine:quarantine",
     "results": "commands.tools:results",
     "search": "commands.search:search",
+    "servers": "servers.command:servers",
     "setup": "setup.command:setup",
     "skills": "commands.skills:skills",
     "sync": "commands.sync:sync",

@@ -31,6 +31,7 @@ from toolscript.surfaces.http.routers import (
     knowledge,
     quarantine,
     results,
+    servers,
     skills,
     states,
     tools,
@@ -51,6 +52,7 @@ ROUTERS = (
     feedback.router,
     calls.router,
     quarantine.router,
+    servers.router,
     results.router,
     tools.clients_router,
 )

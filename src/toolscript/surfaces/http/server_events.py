@@ -11,7 +11,7 @@ from pydantic_core import to_json
 
 from toolscript.app.app import App
 from toolscript.surfaces.http.served_app import ServedApp
-from toolscript.surfaces.json.tools import build_servers_response
+from toolscript.surfaces.json.servers import build_servers_response
 
 MEDIA_TYPE = "text/event-stream"
 POLL_SECONDS = 0.5

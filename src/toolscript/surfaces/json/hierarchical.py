@@ -5,32 +5,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from toolscript.domain.catalog import get_server
-from toolscript.surfaces.json.tools import ASLEEP
+from toolscript.surfaces.json.tools import FindState, find_no_state
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from toolscript.services.catalogue.gateway import ResyncReport
     from toolscript.services.tools.hierarchical_search import HierarchicalHit, HierarchicalResults, SkillHit
 
 
 def build_hierarchical_response(
-    results: HierarchicalResults, *, with_schemas: bool, is_asleep: Callable[[str], bool] = lambda _: False
+    results: HierarchicalResults, *, with_schemas: bool, find_state: FindState = find_no_state
 ) -> dict[str, Any]:
     """Builds the response of `POST /api/v1/search`."""
     return {
         "query": results.query,
-        "tools": [build_tool_hit(tool, with_schemas=with_schemas, is_asleep=is_asleep) for tool in results.tools],
+        "tools": [build_tool_hit(tool, with_schemas=with_schemas, find_state=find_state) for tool in results.tools],
         "matched_skills": [build_skill_hit(hit) for hit in results.skills],
         "metadata": _build_metadata(results),
     }
 
 
 def build_tool_hit(
-    tool: HierarchicalHit, *, with_schemas: bool, is_asleep: Callable[[str], bool] = lambda _: False
+    tool: HierarchicalHit, *, with_schemas: bool, find_state: FindState = find_no_state
 ) -> dict[str, Any]:
     """Builds one tool of the response. It has `variants` if other servers have it too, `server_state` if its server is
-    asleep, and `quarantined` if it cannot be called."""
+    asleep or stopped, and `quarantined` if it cannot be called."""
     payload = tool.payload
     hit: dict[str, Any] = {
         "id": tool.id,
@@ -44,8 +42,8 @@ def build_tool_hit(
     }
     if tool.variants:
         hit["variants"] = list(tool.variants)
-    if is_asleep(get_server(tool.id)):
-        hit["server_state"] = ASLEEP
+    if state := find_state(get_server(tool.id)):
+        hit["server_state"] = state.value
     if payload.get("quarantine"):
         hit["quarantined"] = payload["quarantine"]
     if with_schemas:

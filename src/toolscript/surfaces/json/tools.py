@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -10,22 +11,27 @@ from toolscript.codegen.signatures import format_signature
 from toolscript.domain.servers import META_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from toolscript.app.app import App, Model
     from toolscript.domain.catalog import Item
-    from toolscript.domain.servers import CallResult, ServerStatus
+    from toolscript.domain.servers import CallResult, ServerState, ServerStatus
     from toolscript.services.tools.hybrid_search import ToolHit, ToolResults
     from toolscript.services.tools.tool_map import ToolMap
 
 
-ASLEEP = "asleep"
+FindState = Callable[[str], "ServerState | None"]
+"""Finds the state of a server that is asleep or stopped."""
 
 
-def build_search_response(results: ToolResults, is_asleep: Callable[[str], bool] = lambda _: False) -> dict[str, Any]:
+def find_no_state(_: str) -> None:
+    """Of no server it is known that it is asleep or stopped."""
+
+
+def build_search_response(results: ToolResults, find_state: FindState = find_no_state) -> dict[str, Any]:
     """Builds the response of `GET /search` and `toolscript search --json`. It has `degraded` if a part failed, `for` in
     each result if the request has several needs, `variants` in those that other servers have too, `serverState` in
-    those of servers that are asleep, and `quarantined` with the reason in those that cannot be called."""
+    those of servers that are asleep or stopped, and `quarantined` with the reason in those that cannot be called."""
     degraded = {"degraded": list(results.report.degraded)} if results.report.degraded else {}
     return {
         "query": results.query,
@@ -39,7 +45,7 @@ def build_search_response(results: ToolResults, is_asleep: Callable[[str], bool]
                 "description": hit.description,
                 **({"for": hit.need} if hit.need else {}),
                 **({"variants": list(hit.variants)} if hit.variants else {}),
-                **({"serverState": ASLEEP} if is_asleep(hit.server) else {}),
+                **({"serverState": state.value} if (state := find_state(hit.server)) else {}),
                 **({"quarantined": hit.quarantine} if hit.quarantine else {}),
             }
             for hit in results.hits
@@ -107,33 +113,6 @@ def build_map_response(drawn: ToolMap) -> dict[str, Any]:
     }
 
 
-def build_servers_response(
-    statuses: Sequence[ServerStatus], configuration_error: str | None, configuration_warnings: Sequence[str] = ()
-) -> dict[str, Any]:
-    """Builds the response of `GET /servers` and `toolscript list-servers --json`."""
-    return {
-        "servers": [
-            {
-                "name": s.name,
-                "transport": s.transport.value,
-                "state": s.state.value,
-                "reason": s.reason,
-                "tools": s.items.get("tool", 0),
-                "prompts": s.items.get("prompt", 0),
-                "resources": s.items.get("resource", 0),
-                "problems": list(s.problems),
-                "attempts": s.attempts,
-                "retryInSeconds": s.retry_in_seconds,
-                "callsPausedSeconds": s.calls_paused_seconds,
-                "needsLogin": s.needs_login,
-            }
-            for s in statuses
-        ],
-        "configurationError": configuration_error,
-        "configurationWarnings": list(configuration_warnings),
-    }
-
-
 def build_readiness_response(statuses: Sequence[ServerStatus], model: Model) -> dict[str, Any]:
     """Builds the response of `GET /ready`: the model, and the number of servers in each state; those that somebody has
     to log in at count as `needs_login`."""
@@ -151,10 +130,10 @@ def build_tools_response(items: Sequence[Item]) -> dict[str, Any]:
 
 
 def build_tool_response(
-    item: Item, is_asleep: Callable[[str], bool] = lambda _: False, *, needs_approval: bool = False
+    item: Item, find_state: FindState = find_no_state, *, needs_approval: bool = False
 ) -> dict[str, Any]:
     """Builds the response of `GET /tools/{id}`: everything that a call needs, `needsApproval` if a person has to
-    approve each call, and `serverState` if its server is asleep."""
+    approve each call, and `serverState` if its server is asleep or stopped."""
     return {
         **_build_summary(item),
         "title": item.title,
@@ -162,7 +141,7 @@ def build_tool_response(
         "outputSchema": item.output_schema,
         "annotations": item.annotations,
         **({"needsApproval": True} if needs_approval else {}),
-        **({"serverState": ASLEEP} if is_asleep(item.server) else {}),
+        **({"serverState": state.value} if (state := find_state(item.server)) else {}),
     }
 
 

@@ -133,16 +133,17 @@ async def _refuse_skill(app: App, skill_id: str) -> None:
 
 
 async def _format_results(app: App, notes: Sequence[str], hits: Sequence[_ResultLine]) -> str:
-    """The notes, then for each hit: id, score, note, whether its server is asleep, and whether a person has to approve
-    each call; signature, or why it cannot be called; description; the need that it serves; its variants."""
+    """The notes, then for each hit: id, score, note, whether its server is asleep or stopped, and whether a person has
+    to approve each call; signature, or why it cannot be called; description; the need that it serves; its variants."""
     items = await app.list_tools.by_id([hit.id for hit in hits])
     # Some 50 ms for each of the worst schemas.
     signatures = await asyncio.to_thread(lambda: {each: format_signature(item) for each, item in items.items()})
     lines = list(notes)
     for hit in hits:
-        asleep = "  (asleep)" if app.gateway.is_asleep(get_server(hit.id)) else ""
+        state = app.gateway.find_call_state(get_server(hit.id))
+        mark = f"  ({state})" if state else ""
         approval = "  (needs approval)" if hit.id in items and app.approvals.are_needed(items[hit.id]) else ""
-        lines.append(f"{hit.id}  {hit.score:.2f}  {hit.note}{asleep}{approval}")
+        lines.append(f"{hit.id}  {hit.score:.2f}  {hit.note}{mark}{approval}")
         if hit.id in items and items[hit.id].quarantine:
             lines.append(f"  quarantined, cannot be called: {items[hit.id].quarantine}")
         elif hit.id in signatures:

@@ -254,7 +254,7 @@ async def answer_call(
         case "describe_tool":
             item = await app.call_tool.describe(DescribeToolArguments.parse(arguments).tool_id)
             needs_approval = app.approvals.are_needed(item)
-            response = build_tool_response(item, app.gateway.is_asleep, needs_approval=needs_approval)
+            response = build_tool_response(item, app.gateway.find_call_state, needs_approval=needs_approval)
             description = {k: v for k, v in response.items() if v is not None}
             return build_text_result(json.dumps(description, ensure_ascii=False))
         case "call_tool":

@@ -143,10 +143,11 @@ def test_lost_events_are_counted() -> None:
 def test_servers_are_up_or_down_and_have_items() -> None:
     metrics = PrometheusMetrics()
     statuses = [
-        ServerStatus("files", Transport.STDIO, ServerState.READY, items={"tool": 12, "prompt": 1}),
+        ServerStatus("files", Transport.STDIO, ServerState.READY, items={"tool": 12, "prompt": 1}, restarts=2),
         ServerStatus("github", Transport.HTTP, ServerState.FAILED, reason="refused", items={"tool": 40}),
         ServerStatus("slow", Transport.STDIO, ServerState.CONNECTING),
         ServerStatus("rare", Transport.STDIO, ServerState.ASLEEP, items={"tool": 3}),
+        ServerStatus("off", Transport.STDIO, ServerState.STOPPED),
     ]
     metrics.watch_servers(lambda: statuses)
     up = {
@@ -154,6 +155,10 @@ def test_servers_are_up_or_down_and_have_items() -> None:
     }
     assert up == {"files": 1, "github": 0, "slow": 0, "rare": 1}
     assert value(metrics, "toolscript_server_asleep", server="rare") == 1
+    assert value(metrics, "toolscript_server_up", server="off") == 0
+    assert value(metrics, "toolscript_server_stopped", server="off") == 1
+    assert value(metrics, "toolscript_server_stopped", server="files") == 0
+    assert value(metrics, "toolscript_server_restarts_total", server="files") == 2
     assert value(metrics, "toolscript_server_asleep", server="files") == 0
     assert value(metrics, "toolscript_server_items", server="files", type="tool") == 12
     assert value(metrics, "toolscript_server_items", server="github", type="tool") == 40

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -36,14 +36,15 @@ LISTED_STATES = frozenset({ServerState.READY, ServerState.ASLEEP})
 
 @dataclass(frozen=True, slots=True)
 class CatalogueRecord:
-    """What a data folder remembers of its catalogue: the configuration, and the servers that were listed, by name, with
-    the digests of their entries."""
+    """What a data folder remembers of its catalogue: the configuration, the servers that were listed, by name, with the
+    digests of their entries, and those that somebody has stopped, with the reasons."""
 
     config: Path | None = None
     """The file of --config; None for the default files."""
     folder: Path | None = None
     """The folder that the default file of a project was looked for in; None in folders of earlier versions."""
     servers: dict[str, str] = field(default_factory=dict)
+    stopped: dict[str, str] = field(default_factory=dict)
 
     @property
     def files(self) -> list[Path]:
@@ -212,9 +213,12 @@ def _parse_record(text: str) -> CatalogueRecord:
         raise TypeError("it is not a JSON object")
     if not isinstance(content.get("servers"), dict):
         return CatalogueRecord(servers=_as_texts(content))
-    config, folder = content.get("config"), content.get("folder")
+    config, folder, stopped = content.get("config"), content.get("folder"), content.get("stopped")
     return CatalogueRecord(
-        Path(config) if config else None, Path(folder) if folder else None, _as_texts(content["servers"])
+        Path(config) if config else None,
+        Path(folder) if folder else None,
+        _as_texts(content["servers"]),
+        _as_texts(stopped if isinstance(stopped, dict) else {}),
     )
 
 
@@ -222,14 +226,15 @@ def _as_texts(servers: dict[str, Any]) -> dict[str, str]:
     return {str(name): str(digest) for name, digest in servers.items()}
 
 
-def write_record(choice: CatalogueChoice, servers: dict[str, str]) -> None:
-    """Records the configuration and the servers that were listed. Errors are ignored: without the record, a command
-    uses the configuration that it finds."""
+def write_record(choice: CatalogueChoice, servers: dict[str, str], stopped: Mapping[str, str] | None = None) -> None:
+    """Records the configuration, the servers that were listed, and those that are stopped, if that has changed. Errors
+    are ignored: without the record, a command uses the configuration that it finds."""
     config = choice.settings.config
     content = {
         "config": str(choice.folder / config.expanduser()) if config else None,
         "folder": str(choice.folder),
         "servers": servers,
+        "stopped": choice.record.stopped if stopped is None else dict(stopped),
     }
     with suppress(OSError):
         replace_file(choice.settings.data / FILE, json.dumps(content))

@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -187,6 +187,7 @@ class GatewayRun:
         """Reads the configuration. Raises Invalid or Unavailable."""
         self._choice = choose_catalogue(self._given, self._folder, switching=True)
         self._settings, self._configuration = self._choice.settings, self._choice.configuration
+        self._stopped: Mapping[str, str] = self._choice.record.stopped
         self._stamps = _read_stamps(self._configuration)
 
     async def _wait_for_configuration(self, app: App) -> None:
@@ -238,15 +239,16 @@ class GatewayRun:
         if record.folder is None:
             await app.sync.retire_demo()
         with board.show():
-            await app.gateway.apply(specs, listed=record.servers)
+            await app.gateway.apply(specs, listed=record.servers, stopped=record.stopped)
             self._keep_record()
             if compute_digests(specs).items() <= record.servers.items():
                 self.server.served.mark_ready()  # all servers are indexed already; calls wait for their connection
             await app.gateway.settle(FIRST_CONNECT_SECONDS)
         states = Counter(s.state for s in app.gateway.statuses)
         took = time.monotonic() - self._started
-        asleep = f", {states[ServerState.ASLEEP]} asleep" if states[ServerState.ASLEEP] else ""
-        self._console.print(f"{states[ServerState.READY]} of {len(specs)} servers ready{asleep} after {took:.1f} s")
+        others = (ServerState.ASLEEP, ServerState.STOPPED)
+        rest = "".join(f", {states[state]} {state}" for state in others if states[state])
+        self._console.print(f"{states[ServerState.READY]} of {len(specs)} servers ready{rest} after {took:.1f} s")
         lazy = {spec.name for spec in specs if spec.is_lazy}
         late = [status for status in app.gateway.statuses if status.state is ServerState.CONNECTING]
         for status in (status for status in late if status.name not in lazy):
@@ -272,16 +274,20 @@ class GatewayRun:
             app.profiles.replace(self._configuration.profiles)
 
     def _record(self, status: ServerStatus) -> None:
-        if status.state is ServerState.READY:
-            self._keep_record(status.name)
+        app = self.server.served.current
+        has_changed = app is not None and app.gateway.stopped != self._stopped
+        if status.state is ServerState.READY or has_changed:
+            self._keep_record(status.name if status.state is ServerState.READY else "")
 
     def _keep_record(self, ready: str = "") -> None:
-        """Records the configuration, and which of its servers have been listed."""
+        """Records the configuration, which of its servers have been listed, and which are stopped."""
         current = compute_digests(self._configuration.servers)
         listed = dict(read_record(self._settings.data).servers.items() & current.items())
         if ready in current:
             listed[ready] = current[ready]
-        write_record(self._choice, listed)
+        if app := self.server.served.current:
+            self._stopped = app.gateway.stopped
+        write_record(self._choice, listed, self._stopped)
 
 
 async def _warm_up(app: App) -> None:

@@ -63,7 +63,7 @@ async def _try_servers(settings: Settings) -> dict[str, Any]:
     """Connects to every server once, and leaves the catalogue alone."""
     from toolscript.app.engines import open_gateway
     from toolscript.app.logins import find_logins
-    from toolscript.surfaces.json.tools import build_servers_response
+    from toolscript.surfaces.json.servers import build_servers_response
 
     choice = choose_catalogue(settings, switching=True)
     if choice.is_demo:

@@ -18,6 +18,7 @@ COLOURS = {
     ServerState.CONNECTING: "yellow",
     ServerState.FAILED: "red",
     ServerState.ASLEEP: "blue",
+    ServerState.STOPPED: "blue",
 }
 
 

@@ -39,7 +39,7 @@ async def search(request: Request, app: CurrentApp) -> JsonResponse:
     results = await app.hierarchical_search.search(query)
     app.feedback.note_search(get_caller(request), results.query, (each for tool in results.tools for each in tool.ids))
     response = responses.build_hierarchical_response(
-        results, with_schemas=body.include_schemas, is_asleep=app.gateway.is_asleep
+        results, with_schemas=body.include_schemas, find_state=app.gateway.find_call_state
     )
     if body.count_tokens:
         tokens = app.token_costs.of(json.dumps(response, ensure_ascii=False))
@@ -91,5 +91,5 @@ async def search_tools(
     text = HierarchicalQuery(query, item_type=item_type, limit=limit, tool_threshold=threshold)
     tools = await app.hierarchical_search.find_tools(text, skills or None)
     app.feedback.note_search(get_caller(request), query, (each for tool in tools for each in tool.ids))
-    is_asleep = app.gateway.is_asleep
-    return JsonResponse([responses.build_tool_hit(tool, with_schemas=False, is_asleep=is_asleep) for tool in tools])
+    find_state = app.gateway.find_call_state
+    return JsonResponse([responses.build_tool_hit(tool, with_schemas=False, find_state=find_state) for tool in tools])

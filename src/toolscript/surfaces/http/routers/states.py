@@ -10,7 +10,8 @@ from toolscript.domain.errors import NotFound, Unavailable
 from toolscript.surfaces.http.dependencies import ADMIN, METRICS, PUBLIC, CurrentApp, Served
 from toolscript.surfaces.http.openapi import errors
 from toolscript.surfaces.http.responses import JsonResponse
-from toolscript.surfaces.http.schemas.tools import HealthResponse, ReadinessResponse, ServerListResponse
+from toolscript.surfaces.http.schemas.servers import ServerListResponse
+from toolscript.surfaces.http.schemas.tools import HealthResponse, ReadinessResponse
 from toolscript.surfaces.http.server_events import MEDIA_TYPE, describe_servers, stream_servers
 from toolscript.surfaces.json.calls import build_health_response
 from toolscript.surfaces.json.tools import build_readiness_response

@@ -85,7 +85,7 @@ async def search_tools(
     threshold = app.settings.search_threshold if threshold is None else threshold
     results = await app.tool_search.search(q, limit=limit, threshold=threshold, alpha=alpha)
     app.feedback.note_search(get_caller(request), results.query, (each for hit in results.hits for each in hit.ids))
-    response = responses.build_search_response(results, app.gateway.is_asleep)
+    response = responses.build_search_response(results, app.gateway.find_call_state)
     if explain:
         responses.add_explanation(response, results)
         tokens = app.token_costs.of(json.dumps(response["results"], ensure_ascii=False))
@@ -108,7 +108,7 @@ async def list_tools(app: CurrentApp, names: ToolFilter = None) -> JsonResponse:
 async def describe_tool(tool_id: ToolId, app: CurrentApp) -> JsonResponse:
     item = await app.call_tool.describe(tool_id)
     needs_approval = app.approvals.are_needed(item)
-    return JsonResponse(responses.build_tool_response(item, app.gateway.is_asleep, needs_approval=needs_approval))
+    return JsonResponse(responses.build_tool_response(item, app.gateway.find_call_state, needs_approval=needs_approval))
 
 
 @router.post(

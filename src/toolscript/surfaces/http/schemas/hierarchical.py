@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field, StrictBool
 
 from toolscript.domain.catalog import ItemType
 from toolscript.domain.search import SearchPart
-from toolscript.domain.servers import ServerState
 from toolscript.services.tools.hierarchical_search import Strategy
 from toolscript.surfaces.http.schemas.models import DEGRADED, RequestModel, ResponseModel
-from toolscript.surfaces.http.schemas.tools import QUARANTINED, SERVER_STATE, VARIANTS
+from toolscript.surfaces.http.schemas.tools import QUARANTINED, SERVER_STATE, VARIANTS, CallState
 
 QUERY = "What the tool should do, in plain words."
 ITEM_TYPE = "Only tools, prompts or resources. Default: all."
@@ -59,7 +58,7 @@ class FoundToolResponse(ResponseModel):
     skill_ids: list[str]
     primary_skill_id: str | None
     variants: list[str] = Field(default_factory=list, description=VARIANTS)
-    server_state: Literal[ServerState.ASLEEP] | None = Field(default=None, description=SERVER_STATE)
+    server_state: CallState | None = Field(default=None, description=SERVER_STATE)
     quarantined: str | None = Field(default=None, description=QUARANTINED)
     input_schema: dict[str, Any] | None = None
     output_schema: dict[str, Any] | None = None

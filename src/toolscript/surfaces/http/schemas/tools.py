@@ -8,7 +8,7 @@ from pydantic import Field
 
 from toolscript.domain.catalog import ItemType
 from toolscript.domain.search import SearchPart
-from toolscript.domain.servers import ServerState, Transport
+from toolscript.domain.servers import ServerState
 from toolscript.surfaces.http.schemas.models import DEGRADED, CamelResponseModel, ResponseModel
 
 
@@ -39,39 +39,11 @@ class ReadinessResponse(ResponseModel):
     )
 
 
-class ServerResponse(CamelResponseModel):
-    """A server behind the gateway."""
-
-    name: str
-    transport: Transport
-    state: ServerState = Field(
-        description="`connecting`: still starting, no attempt has failed. `failed`: the last attempt failed, and it is "
-        "tried again. `asleep`: not running, and its tools are in the catalogue; the next call starts it."
-    )
-    reason: str | None = Field(description="Why it is not ready.")
-    tools: int
-    prompts: int
-    resources: int
-    problems: list[str] = Field(description="Items of the server that cannot be used, and why.")
-    attempts: int = Field(description="Number of connection attempts.")
-    retry_in_seconds: float | None = Field(
-        description="Seconds until a failed server is tried again; 0 while it is being tried. Null in other states."
-    )
-    calls_paused_seconds: float | None = Field(
-        description="Time until a call is tried, while calls are refused because the server kept failing."
-    )
-    needs_login: bool = Field(description="Whether `toolscript login` makes it usable.")
-
-
-class ServerListResponse(CamelResponseModel):
-    """All servers behind the gateway."""
-
-    servers: list[ServerResponse]
-    configuration_error: str | None = Field(description="Why the last change of the configuration was not applied.")
-    configuration_warnings: list[str] = Field(description="What has no effect, such as a pinned tool that is misspelt.")
-
-
-SERVER_STATE = "`asleep`: its server is not running, and the first call waits until it has started. Otherwise left out."
+SERVER_STATE = (
+    "`asleep`: its server is not running, and the first call waits until it has started. `stopped`: somebody has "
+    "stopped its server, and calls are refused. Otherwise left out."
+)
+CallState = Literal[ServerState.ASLEEP, ServerState.STOPPED]
 QUARANTINED = "Why it is in quarantine and cannot be called. Left out if it can."
 
 
@@ -113,7 +85,7 @@ class ToolHitResponse(CamelResponseModel):
         description="The part of a long request that it serves. Left out for a request that is short.",
     )
     variants: list[str] = Field(default_factory=list, description=VARIANTS)
-    server_state: Literal[ServerState.ASLEEP] | None = Field(default=None, description=SERVER_STATE)
+    server_state: CallState | None = Field(default=None, description=SERVER_STATE)
     quarantined: str | None = Field(default=None, description=QUARANTINED)
     parts: PartsResponse | None = Field(default=None, description="Left out unless `explain` is true.")
 
@@ -182,4 +154,4 @@ class ToolResponse(ToolSummaryResponse):
     needs_approval: Literal[True] | None = Field(
         default=None, description="A person has to approve each call, so it cannot be called here. Otherwise left out."
     )
-    server_state: Literal[ServerState.ASLEEP] | None = Field(default=None, description=SERVER_STATE)
+    server_state: CallState | None = Field(default=None, description=SERVER_STATE)

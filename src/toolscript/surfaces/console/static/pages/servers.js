@@ -9,7 +9,7 @@ import { Text, visible } from "../parts/text.js";
 import { AgentConfiguration } from "./servers/agent_configuration.js";
 import { Server } from "./servers/server.js";
 
-const ORDER = { failed: 0, connecting: 1, ready: 2, asleep: 3 };
+const ORDER = { failed: 0, connecting: 1, stopped: 2, ready: 3, asleep: 4 };
 
 export default function ServersPage() {
   useTitle("Servers");

@@ -32,7 +32,8 @@ function Tool({ tool, reload }) {
         <a class="tag accent" href=${link("tools", "", { server: tool.serverName })}><${Text} value=${tool.serverName} max=${80} /></a>
         ${tool.type !== "tool" && html`<span class="tag">${tool.type}</span>`}
         ${HINTS.filter(([name]) => annotations[name] === true).map(([name, title, colour]) => html`<span key=${name} class=${`tag ${colour}`} title=${`The server says so (${name})`}>${title}</span>`)}
-        ${tool.serverState && html`<span class="tag">asleep: the first call waits</span>`}
+        ${tool.serverState === "asleep" && html`<span class="tag">asleep: the first call waits</span>`}
+        ${tool.serverState === "stopped" && html`<span class="tag warn">its server is stopped</span>`}
         ${tool.needsApproval && html`<span class="tag warn">each call needs an approval</span>`}
       </p>
     </header>

@@ -1,27 +1,30 @@
-// One server: its state and the reason, and on demand its latest calls.
+// One server: its state and the reason, and on demand what it does.
 import { html, useEffect, useState } from "../../core/dom.js";
-import { formatAgo, formatMs, plural } from "../../core/format.js";
-import { useApi } from "../../core/hooks.js";
+import { formatMs, plural } from "../../core/format.js";
 import { link } from "../../core/router.js";
 import { Sparkline } from "../../parts/sparkline.js";
-import { Loaded } from "../../parts/states.js";
 import { Text, visible } from "../../parts/text.js";
+import { ServerActions } from "./actions.js";
+import { ServerLog } from "./log.js";
 
-const DOTS = { ready: "ok", failed: "bad", connecting: "warn", asleep: "" };
-const TAGS = { ready: "good", failed: "bad", connecting: "warn", asleep: "" };
-const MEANINGS = {
-  ready: "Connected", failed: "The last attempt failed", connecting: "Starting", asleep: "Not running: the next call starts it",
+const STATES = {
+  ready: ["ok", "good", "Connected"],
+  failed: ["bad", "bad", "The last attempt failed"],
+  connecting: ["warn", "warn", "Starting"],
+  asleep: ["", "", "Not running: the next call starts it"],
+  stopped: ["", "warn", "Not running: calls are refused until somebody starts it"],
 };
-const MAX_CALLS = 60;
 
 export function Server({ server, isOpen, onToggle }) {
   const offers = [["tools", "tool"], ["prompts", "prompt"], ["resources", "resource"]].filter(([name]) => server[name]);
+  const [dot, colour, meaning] = STATES[server.state];
   return html`<li class="server">
     <button type="button" class="server-head" aria-expanded=${String(isOpen)} onClick=${onToggle}>
-      <span class=${`dot ${DOTS[server.state]}`}></span>
+      <span class=${`dot ${dot}`}></span>
       <span class="server-name"><${Text} value=${server.name} max=${80} /></span>
-      <span class=${`tag ${TAGS[server.state]}`} title=${MEANINGS[server.state]}>${server.needsLogin ? "needs a login" : server.state}</span>
+      <span class=${`tag ${colour}`} title=${meaning}>${server.needsLogin ? "needs a login" : server.state}</span>
       <span class="server-offers muted">${offers.map(([name, one]) => plural(server[name], one)).join(", ")}</span>
+      <span class="server-pulse">${server.recentCalls.length > 0 && html`<${Calls} calls=${server.recentCalls} height=${20} />`}</span>
       <span class="server-transport muted">${server.transport}</span>
     </button>
     ${server.reason && html`<p class="server-reason"><bdi>${visible(server.reason).slice(0, 1500)}</bdi> <${Retry} server=${server} /></p>`}
@@ -29,6 +32,11 @@ export function Server({ server, isOpen, onToggle }) {
     ${server.needsLogin && html`<p class="server-reason">Log in: <code>toolscript login ${visible(server.name)}</code></p>`}
     ${isOpen && html`<${Details} server=${server} />`}
   </li>`;
+}
+
+function Calls({ calls, height }) {
+  const points = calls.map(({ ms, ok }) => ({ value: ms, isBad: !ok, title: `${formatMs(ms)}${ok ? "" : ", failed"}` }));
+  return html`<${Sparkline} points=${points} height=${height} label=${`Times of the last ${plural(calls.length, "call")}, the newest ${formatMs(calls.at(-1).ms)}`} />`;
 }
 
 function Retry({ server }) {
@@ -43,15 +51,18 @@ function Retry({ server }) {
 }
 
 function Details({ server }) {
-  const calls = useApi(`/api/v1/calls?${new URLSearchParams({ server: server.name, limit: MAX_CALLS })}`);
+  const { recentCalls: calls } = server;
   return html`<div class="server-details">
+    <${ServerActions} server=${server} />
     ${server.problems.length > 0 && html`<div class="note"><p>These items cannot be used:</p><ul>${server.problems.slice(0, 50).map((problem) => html`<li key=${problem}><${Text} value=${problem} max=${400} /></li>`)}</ul></div>`}
-    <p><a href=${link("tools", "", { server: server.name })}>Its tools</a></p>
-    <${Loaded} from=${calls} rows=${2}>${({ events }) => events.length === 0 ? html`<p class="muted">Nobody has called it yet.</p>` : html`
-      <p class="muted">Time of its last ${plural(events.length, "call")}, the newest on the right, ${formatAgo(events[0].time)}</p>
-      <${Sparkline} label=${`Times of the last calls, the newest ${formatMs(events[0].ms)}`}
-        points=${[...events].reverse().map((event) => ({ value: event.ms, isBad: event.outcome !== "ok", title: `${event.tool}: ${formatMs(event.ms)}, ${event.outcome}` }))} />
-      <p class="muted">Median ${formatMs(median(events.map((event) => event.ms)))}, ${plural(events.filter((event) => event.outcome !== "ok").length, "error")}</p>`}</${Loaded}>
+    <dl class="facts">
+      <dt>Calls</dt><dd>${calls.length === 0 ? html`<span class="muted">none since the gateway started</span>` : html`<${Calls} calls=${calls} height=${44} />
+        <span class="muted">the last ${calls.length}, the newest on the right: median ${formatMs(median(calls.map((call) => call.ms)))}, ${plural(calls.filter((call) => !call.ok).length, "error")}</span>
+        <p><a href=${link("calls", "", { server: server.name })}>All calls</a></p>`}</dd>
+      <dt>Restarts</dt><dd>${server.restarts}${server.restartReason && html`<span class="muted">, the last one: <${Text} value=${server.restartReason} max=${400} /></span>`}</dd>
+      <dt>Tools</dt><dd><a href=${link("tools", "", { server: server.name })}>${plural(server.tools + server.prompts + server.resources, "item")} in the catalogue</a></dd>
+    </dl>
+    <${ServerLog} server=${server} />
   </div>`;
 }
 

@@ -1,0 +1,1 @@
+"""Commands that control the servers of a running gateway."""

@@ -1,0 +1,73 @@
+"""Responses about servers and their logs."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from toolscript.domain.servers import LogSource, ServerState, Transport
+from toolscript.surfaces.http.schemas.models import CamelResponseModel, ResponseModel
+
+
+class RecentCallResponse(ResponseModel):
+    """A call that the server answered, or did not."""
+
+    ms: float = Field(description="Milliseconds from the request to the server's answer.")
+    ok: bool = Field(description="False for errors of the server or the tool, and for calls that took too long.")
+
+
+class ServerResponse(CamelResponseModel):
+    """A server behind the gateway."""
+
+    name: str
+    transport: Transport
+    state: ServerState = Field(
+        description="`connecting`: still starting, no attempt has failed. `failed`: the last attempt failed, and it is "
+        "tried again. `asleep`: not running, and its tools are in the catalogue; the next call starts it. "
+        "`stopped`: somebody stopped it, and calls are refused until somebody starts it."
+    )
+    reason: str | None = Field(description="Why it is not ready.")
+    tools: int
+    prompts: int
+    resources: int
+    problems: list[str] = Field(description="Items of the server that cannot be used, and why.")
+    attempts: int = Field(description="Number of connection attempts.")
+    retry_in_seconds: float | None = Field(
+        description="Seconds until a failed server is tried again; 0 while it is being tried. Null in other states."
+    )
+    calls_paused_seconds: float | None = Field(
+        description="Time until a call is tried, while calls are refused because the server kept failing."
+    )
+    needs_login: bool = Field(description="Whether `toolscript login` makes it usable.")
+    restarts: int = Field(
+        description="How often it was connected again after it was lost, or on request, since the gateway started."
+    )
+    restart_reason: str | None = Field(description="Why it was restarted the last time.")
+    recent_calls: list[RecentCallResponse] = Field(description="Its last calls, up to 40, the oldest first.")
+    log_lines: int = Field(
+        description="Number of lines in its log since the gateway started: when it grows, there is something to read."
+    )
+
+
+class ServerListResponse(CamelResponseModel):
+    """All servers behind the gateway."""
+
+    servers: list[ServerResponse]
+    configuration_error: str | None = Field(description="Why the last change of the configuration was not applied.")
+    configuration_warnings: list[str] = Field(description="What has no effect, such as a pinned tool that is misspelt.")
+
+
+class LogLineResponse(ResponseModel):
+    """A line of a server's log."""
+
+    time: str = Field(description="When it was written (UTC).")
+    source: LogSource = Field(
+        description="`server`: the server's program wrote it to its standard error. `gateway`: the gateway noted it."
+    )
+    text: str = Field(description="At most 1000 characters, without secrets of the configuration.")
+
+
+class ServerLogResponse(ResponseModel):
+    """The latest lines of a server's log."""
+
+    server: str
+    lines: list[LogLineResponse] = Field(description="Up to 200, the oldest first.")

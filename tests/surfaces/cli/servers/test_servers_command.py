@@ -1,0 +1,65 @@
+"""`toolscript servers`: a running gateway starts and stops its servers, and remembers which are stopped."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.servers import make_scripted_spec
+from tests.servers.gateway import run_gateway
+from tests.servers.preloaded import toolscript_command
+
+
+def toolscript(folder: Path, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    command = [*toolscript_command(), *words, "--data-dir", str(folder / "data")]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    done = subprocess.run(
+        [*toolscript_command(), "list-servers", "--json", "--data-dir", str(folder / "data")],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        check=False,
+    )
+    (server,) = json.loads(done.stdout)["servers"]
+    return dict(server)
+
+
+@pytest.mark.req("G-02", "G-09")
+def test_a_server_is_stopped_stays_so_in_the_next_run_and_is_started(tmp_path: Path) -> None:
+    entry = make_scripted_spec(tools=["echo"], log=["hello"])
+    (tmp_path / ".toolscript.json").write_text(json.dumps({"mcpServers": {"own": entry}}), encoding="utf-8")
+    with run_gateway(tmp_path, "--data-dir", str(tmp_path / "data")):
+        assert toolscript(tmp_path, "servers", "stop", "own").stdout == "own: stopped\n"
+        assert read_state(tmp_path)["state"] == "stopped"
+        refused = toolscript(tmp_path, "call", "own__echo", "--arg", "text=x", code=3)
+        assert "toolscript servers start own" in refused.stderr
+        assert "own__echo" in (found := toolscript(tmp_path, "search", "echo").stdout)
+        assert "stopped" in found
+        log = toolscript(tmp_path, "servers", "log", "own").stdout
+        assert "hello" in log
+        assert "* stopped" in log
+    with run_gateway(tmp_path, "--data-dir", str(tmp_path / "data")) as again:
+        assert "0 of 1 servers ready, 1 stopped" in again.output
+        assert (state := read_state(tmp_path))["reason"].startswith("stopped")
+        assert state["tools"] == 1
+        assert toolscript(tmp_path, "servers", "start", "own").stdout in {"own: starting\n", "own: ready\n"}
+        assert "x" in toolscript(tmp_path, "call", "own__echo", "--arg", "text=x").stdout
+        toolscript(tmp_path, "servers", "restart", "own")
+        assert "no such server" in toolscript(tmp_path, "servers", "stop", "other", code=4).stderr
+    with run_gateway(tmp_path, "--data-dir", str(tmp_path / "data")):
+        assert read_state(tmp_path)["state"] in {"connecting", "ready"}
+
+
+@pytest.mark.req("G-09")
+def test_without_a_gateway_the_commands_say_what_to_start(tmp_path: Path) -> None:
+    refused = toolscript(tmp_path, "servers", "stop", "own", code=3)
+    assert "`toolscript gateway start`" in refused.stderr

@@ -1,0 +1,88 @@
+"""The page of servers in a real browser: states live, control, logs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.servers import make_scripted_spec
+from tests.servers.gateway import RunningGateway, run_gateway
+from tests.surfaces.console.conftest import OpenPage, Page, find_violations
+
+HOSTILE_LINE = '<script>alert(3)</script> <img src=x onerror="alert(4)"> \u202esdrawkcab'
+
+
+def write_servers(folder: Path, servers: dict[str, Any]) -> None:
+    (folder / ".toolscript.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[RunningGateway]:
+    write_servers(tmp_path, {"steady": make_scripted_spec(log=[HOSTILE_LINE, "listening"])})
+    with run_gateway(tmp_path, "--data-dir", str(tmp_path / "data")) as gateway:
+        yield gateway
+
+
+def find_row(page: Page, name: str) -> Page:
+    return page.locator(".server").filter(has=page.get_by_role("button", name=name))
+
+
+@pytest.mark.req("W-01")
+async def test_servers_are_followed_live(tmp_path: Path, open_page: OpenPage) -> None:
+    servers = {"broken": make_scripted_spec(crash=True), "steady": make_scripted_spec()}
+    write_servers(tmp_path, servers)
+    with run_gateway(tmp_path, "--data-dir", str(tmp_path / "data")) as gateway:
+        page = await open_page(f"{gateway.url}/#/servers")
+        await find_row(page, "broken").get_by_text("failed", exact=True).wait_for()
+        await find_row(page, "steady").get_by_text("ready", exact=True).wait_for()
+        assert await find_violations(page) == []
+        servers["later"] = make_scripted_spec()
+        write_servers(tmp_path, servers)
+        await find_row(page, "later").get_by_text("ready", exact=True).wait_for()
+        await page.get_by_role("button", name="steady").click()
+        await page.get_by_text("none since the gateway started").wait_for()
+
+
+@pytest.mark.req("W-01", "W-02")
+async def test_a_server_is_stopped_started_and_restarted(gateway: RunningGateway, open_page: OpenPage) -> None:
+    page = await open_page(f"{gateway.url}/#/servers")
+    row = find_row(page, "steady")
+    await row.get_by_role("button", name="steady").click()
+    await row.get_by_role("button", name="Stop").click()
+    await row.get_by_text("stopped on request").first.wait_for()
+    await row.get_by_text("stopped", exact=True).wait_for()
+    assert await find_violations(page) == []
+    await page.goto(f"{gateway.url}/#/tool/steady__echo")
+    await page.get_by_text("its server is stopped").wait_for()
+    await page.goto(f"{gateway.url}/#/servers")
+    await row.get_by_role("button", name="steady").click()
+    await row.get_by_role("button", name="Start").click()
+    await row.get_by_text("ready", exact=True).wait_for()
+    await row.get_by_role("button", name="Restart").click()
+    await row.get_by_text("the last one: restarted on request").wait_for()
+
+
+@pytest.mark.req("W-01", "W-02")
+async def test_log_lines_are_text_and_appear_while_the_page_is_open(
+    gateway: RunningGateway, open_page: OpenPage
+) -> None:
+    page = await open_page(f"{gateway.url}/#/servers")
+    row = find_row(page, "steady")
+    await row.get_by_role("button", name="steady").click()
+    log = row.get_by_role("log")
+    await log.get_by_text("<script>alert(3)</script>").first.wait_for()
+    assert "⟨U+202E⟩" in await log.inner_text()
+    async with httpx.AsyncClient(base_url=gateway.url, timeout=60) as http:
+        await http.post("/tools/steady__die", json={})
+    await log.get_by_text("exited with code 7").first.wait_for()
+    await row.get_by_text("the last one: exited with code 7").wait_for()
+    async with httpx.AsyncClient(base_url=gateway.url, timeout=60) as http:
+        await http.post("/tools/steady__echo", json={"text": "x"})
+    await row.get_by_role("img", name="Times of the last 2 calls").last.wait_for()
+    await row.get_by_text("1 error").wait_for()
+    assert await find_violations(page) == []
