@@ -5,6 +5,7 @@
 // Out: {kind: "call", id, name, text}, {kind: "print", text}, and at the end one of {kind: "result", text},
 //      {kind: "error", url, message, stack}, {kind: "limit", limit}.
 const WATCH_MILLISECONDS = 20;
+const WATCHED_MESSAGES = 100;
 const MAX_RUNNING_CALLS = 64;
 const MAX_PRINT_LENGTH = 2 ** 16;
 const MAX_ERROR_LENGTH = 10_000;
@@ -13,7 +14,9 @@ const encoder = new TextEncoder();
 const isWorkerReady = Promise.withResolvers();
 const queuedCalls = [];
 let runningCalls = 0;
-let secret, worker, limits;
+let messages = 0;
+let printed = "";
+let secret, worker, limits, started;
 
 function write(message) {
   let bytes = encoder.encode(`${secret}${JSON.stringify(message)}\n`);
@@ -21,6 +24,7 @@ function write(message) {
 }
 
 function end(message) {
+  writeOutput();
   write(message);
   Deno.exit(0);
 }
@@ -36,12 +40,20 @@ function takeCall({ id, name, text }) {
     worker.postMessage({ id, error });
   } else if (runningCalls < MAX_RUNNING_CALLS) {
     runningCalls++;
+    writeOutput();
     write({ kind: "call", id, name: cut(name), text });
   } else queuedCalls.push({ id, name, text });
 }
 
+// A million empty lines are a few messages to the gateway.
 function takeOutput(text) {
-  const whole = text.toWellFormed();
+  printed += text;
+  if (printed.length >= MAX_PRINT_LENGTH) writeOutput();
+}
+
+function writeOutput() {
+  const whole = printed.toWellFormed();
+  printed = "";
   for (let start = 0, stop; start < whole.length; start = stop) {
     stop = start + MAX_PRINT_LENGTH;
     if (isHighSurrogate(whole.charCodeAt(stop - 1))) stop++;
@@ -50,10 +62,11 @@ function takeOutput(text) {
 }
 
 function takeMessage({ kind, id, name, text, url, error }) {
+  if (++messages % WATCHED_MESSAGES === 0) watch(); // a flood of messages leaves no time for timers
   if (kind === "ready") isWorkerReady.resolve();
   else if (kind === "call") takeCall({ id: Number(id), name: String(name), text: String(text) });
   else if (kind === "print") takeOutput(String(text));
-  else if (kind === "result") end(isTooLong(text) ? { kind: "limit", limit: "output" } : { kind, text });
+  else if (kind === "result") end(isTooLong(String(text)) ? { kind: "limit", limit: "output" } : { kind, text: String(text) });
   else end({ kind: "error", url: cut(url), message: cut(error.message), stack: cut(error.stack) });
 }
 
@@ -67,16 +80,19 @@ function startWorker(source) {
   });
 }
 
+const readProcessorTime = () => Object.values(Deno.cpuUsage()).reduce((sum, microseconds) => sum + microseconds / 1e6, 0);
+
+function watch() {
+  writeOutput();
+  if (readProcessorTime() - started.processorTime > limits.cpu_seconds) end({ kind: "limit", limit: "cpu" });
+  const bytes = Deno.memoryUsage().rss - started.rss;
+  if (bytes > limits.memory_bytes + UNCOUNTED_BYTES) end({ kind: "limit", limit: "memory" });
+}
+
 async function startProgram({ program, inputs }) {
   await isWorkerReady.promise;
-  const { rss } = Deno.memoryUsage();
-  const { user, system } = Deno.cpuUsage();
-  setInterval(() => {
-    const used = Deno.cpuUsage();
-    if (used.user + used.system - user - system > limits.cpu_seconds * 1e6) end({ kind: "limit", limit: "cpu" });
-    const bytes = Deno.memoryUsage().rss - rss;
-    if (bytes > limits.memory_bytes + UNCOUNTED_BYTES) end({ kind: "limit", limit: "memory" });
-  }, WATCH_MILLISECONDS);
+  started = { processorTime: readProcessorTime(), rss: Deno.memoryUsage().rss };
+  setInterval(watch, WATCH_MILLISECONDS);
   worker.postMessage({ program, inputs });
 }
 

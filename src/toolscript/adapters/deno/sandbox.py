@@ -78,6 +78,8 @@ class DenoSandbox:
             self._slots.release()
 
     async def _take(self, memory_bytes: int) -> ProgramProcess:
+        if self._preparing:
+            await asyncio.wait([self._preparing])
         spare, self._spare = self._spare, None
         if spare and spare.is_running and spare.memory_bytes == memory_bytes:
             return spare

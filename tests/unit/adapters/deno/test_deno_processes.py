@@ -1,0 +1,96 @@
+"""Deno's processes: which modules they refuse, and when they end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import psutil
+import pytest
+
+from toolscript.adapters.deno.process import FOLDER, find_deno
+from toolscript.adapters.deno.sandbox import DenoSandbox
+from toolscript.domain.programs import Program, SandboxLimits
+
+LIMITS = SandboxLimits(cpu_seconds=60.0, memory_bytes=64 * 2**20, output_bytes=2**20)
+TIMEOUT_SECONDS = 60.0
+
+# Checks a program, runs one that is busy, and tells when it runs.
+GATEWAY = """
+import asyncio
+from toolscript.adapters.deno.sandbox import DenoSandbox
+from toolscript.domain.programs import Program, SandboxLimits
+
+class Host:
+    async def call(self, function, arguments):
+        print("running", flush=True)
+
+    def take_output(self, text):
+        pass
+
+async def main():
+    sandbox = DenoSandbox()
+    await sandbox.check(Program("return 1;"))
+    await sandbox.run(Program("await call_host('x', {}); while (true) {}"), Host(), SandboxLimits(600.0, 2**26, 2**20))
+
+asyncio.run(main())
+"""
+
+
+class WatchingHost:
+    """Answers with the processes that there are."""
+
+    async def call(self, function: str, arguments: Mapping[str, Any]) -> Any:
+        return [child.pid for child in psutil.Process().children()]
+
+    def take_output(self, text: str) -> None:
+        return None
+
+
+@pytest.mark.req("C-02")
+def test_every_module_of_node_is_refused() -> None:
+    script = "console.log(JSON.stringify((await import('node:module')).builtinModules))"
+    printed = subprocess.run(
+        [find_deno(), "eval", script], capture_output=True, check=True, env=os.environ | {"DENO_DIR": "/dev/null/none"}
+    ).stdout
+    names = {f"node:{name.removeprefix('node:')}" for name in json.loads(printed)}
+    refused = json.loads((FOLDER / "imports.json").read_text())["imports"]
+    assert names <= set(refused)
+    assert set(refused.values()) == {None}
+
+
+@pytest.mark.req("C-02")
+def test_no_process_is_left_when_the_gateway_is_killed() -> None:
+    with subprocess.Popen([sys.executable, "-c", GATEWAY], stdout=subprocess.PIPE, text=True) as gateway:
+        assert gateway.stdout
+        assert gateway.stdout.readline() == "running\n"
+        left = psutil.Process(gateway.pid).children(recursive=True)
+        gateway.kill()
+    assert len(left) >= 2
+    _, alive = psutil.wait_procs(left, timeout=TIMEOUT_SECONDS)
+    assert alive == []
+
+
+async def test_the_next_program_gets_the_process_that_was_started_for_it() -> None:
+    sandbox, host = DenoSandbox(), WatchingHost()
+    source = "return await call_host('look', {});"
+    try:
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            first, second, third = [(await sandbox.run(Program(source), host, LIMITS)).value for _ in range(3)]
+        assert len({*first, *second, *third}) == 3
+    finally:
+        await sandbox.close()
+
+
+async def test_halves_of_characters_are_replaced() -> None:
+    sandbox = DenoSandbox()
+    try:
+        outcome = await sandbox.run(Program('return ["\\ud83d", "\\ud83d\\ude00"];'), WatchingHost(), LIMITS)
+        assert outcome.value == ["?", "😀"]
+    finally:
+        await sandbox.close()
