@@ -358,7 +358,8 @@ async def open_app(
             await app.keys.load()
             gateway = app.gateway
             app.logins.start_following(lambda name: gateway.reconnect(name.server, name.user, "its login has changed"))
-            _close_at_exit(stack, app.job_runner)
+            _close_at_exit(stack, app.job_runner, app.tool_map)
+            app.tool_map.start_following()
             await app.job_runner.start(alone=not settings.index)
         yield app
 

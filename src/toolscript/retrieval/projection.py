@@ -37,10 +37,11 @@ def find_near_pairs(vectors: Sequence[Vector], min_similarity: float, max_pairs:
     found: list[tuple[int, int, float]] = []
     for start in range(0, len(table), BLOCK):
         similar = table[start : start + BLOCK] @ table[start:].T
-        rows, columns = np.nonzero(np.triu(similar >= min_similarity, k=1))
+        rows, columns = np.nonzero(similar >= min_similarity)
         found += [
             (start + int(row), start + int(column), float(similar[row, column]))
             for row, column in zip(rows, columns, strict=True)
+            if row < column
         ]
         found = sorted(found, key=lambda pair: (-pair[2], pair[:2]))[:max_pairs]
     return found

@@ -132,7 +132,7 @@ class CatalogueSnapshots:
         self._latest: CatalogueFacts | None = None
         self._searched_at = -math.inf
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._watchers: list[Callable[[], object]] = []
+        self._watchers: list[tuple[Change, Callable[[], object]]] = []
         self._current = self._build(1, _Part(self._start, self._read_facts), _Part(self._start, self._read_skill_map))
 
     def current(self) -> CatalogueSnapshot:
@@ -147,9 +147,9 @@ class CatalogueSnapshots:
         found = facts.items.get(item_id) if facts else None
         return found.to_item() if found else None
 
-    def watch(self, watcher: Callable[[], object]) -> None:
-        """Calls the watcher whenever items may have changed. It must not raise."""
-        self._watchers.append(watcher)
+    def watch(self, watcher: Callable[[], object], changes: Change = Change.ITEMS) -> None:
+        """Calls the watcher whenever one of these may have changed. It must not raise."""
+        self._watchers.append((changes, watcher))
 
     def advance(self, change: Change) -> None:
         """Swaps in the next version. To be called after every write, with what it may have changed."""
@@ -157,8 +157,7 @@ class CatalogueSnapshots:
         facts = _Part(self._start, self._read_facts) if Change.ITEMS in change else old._facts
         skill_map = _Part(self._start, self._read_skill_map) if Change.SKILLS in change else old._skill_map
         self._current = self._build(old.version + 1, facts, skill_map)
-        if Change.ITEMS in change:
-            self._call_watchers()
+        self._call_watchers(change)
 
     async def warm_up(self) -> None:
         """Reads the facts that the next hybrid search would wait for; while somebody searches a page at a time, with
@@ -229,11 +228,12 @@ class CatalogueSnapshots:
             facts if now._facts is old._facts else now._facts,
             skill_map if now._skill_map is old._skill_map else now._skill_map,
         )
-        self._call_watchers()
+        self._call_watchers(~Change(0))
 
-    def _call_watchers(self) -> None:
-        for watcher in self._watchers:
-            watcher()
+    def _call_watchers(self, change: Change) -> None:
+        for changes, watcher in self._watchers:
+            if changes & change:
+                watcher()
 
     async def _read_facts(self) -> tuple[CatalogueFacts, bool]:
         digests = await self._read_digests()

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 
+from toolscript.domain.errors import Unavailable
 from toolscript.ports.indexes import VectorIndex
 from toolscript.retrieval.projection import find_near_pairs, project
-from toolscript.services.catalogue.snapshot import CatalogueSnapshots
+from toolscript.services.catalogue.snapshot import CatalogueSnapshots, Change
 from toolscript.services.catalogue.tool_points import TOOLS
 from toolscript.services.catalogue.visibility import FindView
+from toolscript.services.support.background_run import BackgroundRun
 
 # Cosines from here on are drawn as nearly the same.
 MIN_SIMILARITY = 0.97
 MAX_PAIRS = 1000
 SKILL = "primary_skill_id"
+# Changes come in groups, and servers that start have precedence.
+QUIET_SECONDS = 5.0
+# Drawing 10 000 tools takes 3 s of one core: a catalogue that keeps changing costs a tenth of it.
+INTERVAL_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +43,7 @@ class ToolMap:
 
 
 class DrawToolMap:
-    """Draws the map of the catalogue, once for each version of it."""
+    """Draws the map of the catalogue, once for each version of it: when somebody asks for it, and in the background."""
 
     def __init__(self, index: VectorIndex, snapshots: CatalogueSnapshots, find_view: FindView) -> None:
         self._index = index
@@ -44,13 +51,21 @@ class DrawToolMap:
         self._find_view = find_view
         self._lock = asyncio.Lock()
         self._drawn: tuple[int, ToolMap] = (-1, ToolMap())
+        self._background = BackgroundRun(self._prepare, name="drawing the map", interval=INTERVAL_SECONDS)
+
+    def start_following(self) -> None:
+        """Draws the map whenever the catalogue changes, in the background and not all the time, so that those who ask
+        for it need not wait."""
+        self._snapshots.watch(self._background.start_soon, ~Change(0))
+        self._background.start_soon()
+
+    async def close(self) -> None:
+        """Ends drawing in the background."""
+        await self._background.close()
 
     async def draw(self) -> ToolMap:
         """The part of the map that the caller may see. Tools without a vector are left out. Raises Unavailable."""
-        async with self._lock:
-            version = self._snapshots.current().version
-            if self._drawn[0] != version:
-                self._drawn = version, await self._draw_everything()
+        await self._update()
         drawn, view = self._drawn[1], await self._find_view()
         if view.ids is None:
             return drawn
@@ -58,6 +73,17 @@ class DrawToolMap:
             tuple(each for each in drawn.tools if view.shows(each.id)),
             tuple(pair for pair in drawn.duplicates if view.shows(pair[0]) and view.shows(pair[1])),
         )
+
+    async def _prepare(self) -> None:
+        await asyncio.sleep(QUIET_SECONDS)
+        with suppress(Unavailable):  # whoever asks for the map gets the reason
+            await self._update()
+
+    async def _update(self) -> None:
+        async with self._lock:
+            version = self._snapshots.current().version
+            if self._drawn[0] != version:
+                self._drawn = version, await self._draw_everything()
 
     async def _draw_everything(self) -> ToolMap:
         facts = (await self._snapshots.current().facts()).items

@@ -55,5 +55,5 @@ function ToolMap({ map, skills, calls }) {
     <div class="card map"><canvas ref=${canvas} tabindex="0" role="img" aria-label=${`A map of ${plural(map.tools.length, "tool")}. The page Tools lists them as text.`}></canvas>
       <p class="map-hint">${hovered ? html`<strong class="mono"><${Text} value=${hovered.id} max=${90} /></strong> ${plural(hovered.calls, "call")}` : "Wheel: zoom. Drag: move. Shift and drag: choose tools. Click: open."}</p></div>
     <p class="legend map-legend">${legend.map((each) => html`<span key=${each.id}><i class=${`skill-${each.colour}`}></i><${Text} value=${each.name} max=${40} /> ${each.count}</span>`)}<span><i class="skill-0"></i>other</span></p>
-    ${selected.length > 0 && html`<${Selection} key=${selected.map((tool) => tool.id).join()} tools=${selected} onClose=${() => { setSelected([]); view.current.clear(); }} />`}`;
+    ${selected.length > 0 && html`<${Selection} key=${selected.map((tool) => tool.id).join()} tools=${selected} onClose=${() => view.current.choose([])} />`}`;
 }

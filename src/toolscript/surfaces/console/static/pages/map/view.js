@@ -5,6 +5,8 @@ const RADIUS = 3.2;
 const NEAR = 9;
 const MARGIN = 24;
 const KEY_STEP = 40;
+const [FADED, CLEAR] = [0.14, 0.9];
+const COLOURS = 10;
 
 function tracePath(points) {
   const path = new Path2D();
@@ -15,7 +17,7 @@ function tracePath(points) {
 
 export class MapView {
   constructor(canvas, { onHover, onOpen, onSelect }) {
-    Object.assign(this, { canvas, onHover, onOpen, onSelect, tools: [], links: [], isMarked: null, lasso: null, chosen: new Set(), scale: 1, left: 0, top: 0 });
+    Object.assign(this, { canvas, onHover, onOpen, onSelect, tools: [], links: [], isMarked: null, lasso: null, chosen: new Set(), scale: 1, left: 0, top: 0, order: [] });
     this.context = canvas.getContext("2d");
     this.watcher = new ResizeObserver(() => this.resize());
     this.watcher.observe(canvas);
@@ -29,8 +31,8 @@ export class MapView {
     on("pointerup", this.release);
     on("pointerleave", () => this.hover(null));
     on("keydown", this.steer);
-    this.scheme.addEventListener("change", () => this.draw(), { signal });
-    this.themes = new MutationObserver(() => this.draw());
+    this.scheme.addEventListener("change", () => this.readColours(), { signal });
+    this.themes = new MutationObserver(() => this.readColours());
     this.themes.observe(document.documentElement, { attributeFilter: ["data-theme"] });
   }
 
@@ -44,17 +46,40 @@ export class MapView {
     this.tools = tools;
     const byId = new Map(tools.map((tool) => [tool.id, tool]));
     this.links = duplicates.map(({ tool_ids: [a, b] }) => [byId.get(a), byId.get(b)]).filter(([a, b]) => a && b);
+    this.chosen = new Set([...this.chosen].map((tool) => byId.get(tool.id)).filter(Boolean));
+    this.sort();
+  }
+
+  /** Puts what is drawn in each frame into lists of numbers: faded points first, so that the others lie above them. */
+  sort() {
+    const isFaded = (tool) => (this.isMarked && !this.isMarked(tool)) || (this.chosen.size > 0 && !this.chosen.has(tool));
+    const faded = this.tools.filter(isFaded);
+    this.order = faded.length ? [...faded, ...this.tools.filter((tool) => !isFaded(tool))] : this.tools;
+    this.faded = faded.length;
+    this.xs = Float64Array.from(this.order, (tool) => tool.x);
+    this.ys = Float64Array.from(this.order, (tool) => tool.y);
+    this.sizes = Float64Array.from(this.order, (tool) => RADIUS + Math.min(7, 1.6 * Math.log1p(tool.calls)));
+    this.draw();
+  }
+
+  readColours() {
+    const style = getComputedStyle(this.canvas);
+    this.colours = Array.from({ length: COLOURS }, (_, i) => parseColour(style.getPropertyValue(`--skill-${i}`)));
+    this.linkColour = style.getPropertyValue("--link");
+    this.lassoColour = style.getPropertyValue("--skill-1");
+    this.picture?.forget();
     this.draw();
   }
 
   mark(isMarked) {
     this.isMarked = isMarked;
-    this.draw();
+    this.sort();
   }
 
-  clear() {
-    this.chosen = new Set();
-    this.draw();
+  choose(tools) {
+    this.chosen = new Set(tools);
+    this.onSelect(tools);
+    this.sort();
   }
 
   reset() {
@@ -69,7 +94,7 @@ export class MapView {
     this.canvas.width = width * dots;
     this.canvas.height = height * dots;
     this.picture = new PointPicture(this.canvas.width, this.canvas.height);
-    this.draw();
+    this.readColours();
   }
 
   draw() {
@@ -79,50 +104,54 @@ export class MapView {
     });
   }
 
+  /** Where a tool is: its coordinates times the first two numbers, plus the others. */
+  frameOf() {
+    const { width, height, scale } = this;
+    return [(width / 2 - MARGIN) * scale, (height / 2 - MARGIN) * scale, width / 2 + this.left * scale, height / 2 + this.top * scale];
+  }
+
   place(tool) {
-    const [w, h] = [this.width / 2 - MARGIN, this.height / 2 - MARGIN];
-    return [this.width / 2 + (tool.x * w + this.left) * this.scale, this.height / 2 + (tool.y * h + this.top) * this.scale];
+    const [kx, ky, ox, oy] = this.frameOf();
+    return [tool.x * kx + ox, tool.y * ky + oy];
   }
 
   paint() {
     if (!this.width) return;
-    const { context } = this;
-    const style = getComputedStyle(this.canvas);
-    const colours = Array.from({ length: 10 }, (_, i) => parseColour(style.getPropertyValue(`--skill-${i}`)));
-    const grow = this.dots * Math.min(2, Math.sqrt(this.scale));
-    const draw = (tool, opacity) => {
-      const [x, y] = this.place(tool);
-      const radius = grow * (RADIUS + Math.min(7, 1.6 * Math.log1p(tool.calls)));
-      this.picture.add(x * this.dots, y * this.dots, radius, colours[tool.colour], opacity);
-    };
-    const isFaded = (tool) => (this.isMarked && !this.isMarked(tool)) || (this.chosen.size > 0 && !this.chosen.has(tool));
-    this.picture.clear();
-    const front = [];
-    for (const tool of this.tools) isFaded(tool) ? draw(tool, 0.14) : front.push(tool);
-    for (const tool of front) draw(tool, 0.9);
-    context.putImageData(this.picture.image, 0, 0);
-    context.setTransform(this.dots, 0, 0, this.dots, 0, 0);
-    context.strokeStyle = style.getPropertyValue("--link");
-    context.beginPath();
-    for (const [a, b] of this.links) {
-      context.moveTo(...this.place(a));
-      context.lineTo(...this.place(b));
+    const { context, picture, dots } = this;
+    const grow = dots * Math.min(2, Math.sqrt(this.scale));
+    const [kx, ky, ox, oy] = this.frameOf();
+    picture.clear();
+    for (let i = 0; i < this.order.length; i += 1) {
+      const stamp = picture.findStamp(grow * this.sizes[i], this.colours, this.order[i].colour, i < this.faded ? FADED : CLEAR);
+      picture.add((this.xs[i] * kx + ox) * dots, (this.ys[i] * ky + oy) * dots, stamp);
     }
-    context.stroke();
-    if (this.lasso) this.paintLasso(style);
+    context.putImageData(picture.image, 0, 0);
+    context.setTransform(dots, 0, 0, dots, 0, 0);
+    this.paintLinks();
+    if (!this.lasso) return;
+    context.strokeStyle = this.lassoColour;
+    context.stroke(tracePath(this.lasso));
   }
 
-  paintLasso(style) {
-    this.context.strokeStyle = style.getPropertyValue("--skill-1");
-    this.context.stroke(tracePath(this.lasso));
+  paintLinks() {
+    const { context, width, height } = this;
+    context.strokeStyle = this.linkColour;
+    context.beginPath();
+    for (const [a, b] of this.links) {
+      const [[ax, ay], [bx, by]] = [this.place(a), this.place(b)];
+      if (Math.max(ax, bx) < 0 || Math.min(ax, bx) > width || Math.max(ay, by) < 0 || Math.min(ay, by) > height) continue;
+      context.moveTo(ax, ay);
+      context.lineTo(bx, by);
+    }
+    context.stroke();
   }
 
   find(x, y) {
+    const [kx, ky, ox, oy] = this.frameOf();
     let best = [NEAR * NEAR, null];
-    for (const tool of this.tools) {
-      const [a, b] = this.place(tool);
-      const far = (a - x) ** 2 + (b - y) ** 2;
-      if (far < best[0]) best = [far, tool];
+    for (let i = 0; i < this.order.length; i += 1) {
+      const far = (this.xs[i] * kx + ox - x) ** 2 + (this.ys[i] * ky + oy - y) ** 2;
+      if (far < best[0]) best = [far, this.order[i]];
     }
     return best[1];
   }
@@ -185,9 +214,7 @@ export class MapView {
       const path = tracePath(lasso);
       this.context.setTransform(1, 0, 0, 1, 0, 0);
       const inside = this.tools.filter((tool) => this.context.isPointInPath(path, ...this.place(tool)));
-      this.chosen = new Set(inside);
-      this.onSelect(inside);
-      this.draw();
+      this.choose(inside);
     } else if (start && Math.hypot(event.offsetX - start[0], event.offsetY - start[1]) < 4) {
       const tool = this.find(event.offsetX, event.offsetY);
       if (tool) this.onOpen(tool);
