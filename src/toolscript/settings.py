@@ -237,6 +237,11 @@ class Settings:
         "(`destructiveHint`). `approval` in a server's entry or a profile can ask for more, never for less.",
         allowed=("never", "destructive", "writes"),
     )
+    code: tuple[str, ...] = _setting(
+        (),
+        "Languages of the programs that agents may run (`run_code`), separated by commas: python (needs the extra "
+        "`code-python`), typescript (`code-typescript`). Empty: none.",
+    )
     environment: str = _setting(
         "development",
         "production refuses settings that are meant for development, such as TOOLSCRIPT_DEBUG_BYPASS_AUTH.",

@@ -42,6 +42,15 @@ ALLOWED_IMPORTS: dict[str, set[str]] = {
         "services/documents",
         "services/support",
     },
+    "services/code": {
+        "codegen",
+        "domain",
+        "ports",
+        "services/catalogue",
+        "services/code",
+        "services/support",
+        "services/tools",
+    },
     "services/results": {"domain", "ports", "retrieval", "services/results", "services/tools/token_costs"},
     "services/ingest": {
         "domain",

@@ -103,7 +103,9 @@ def _read_keys_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
     folder = tmp_path_factory.mktemp("profiles")
-    settings = load_settings(variables={}, data_dir=folder, search_model="hashed-64", api_key=OPERATOR_KEY)
+    settings = load_settings(
+        variables={}, data_dir=folder, search_model="hashed-64", api_key=OPERATOR_KEY, code="python"
+    )
     async with open_app(settings, serving=True) as opened:
         await opened.skill_store.save_skills([Skill("files", "Files", "Files"), Skill("mail", "Mail", "Mail")])
         await opened.sync.run(ITEMS)
@@ -175,6 +177,30 @@ async def test_over_mcp_each_profile_shows_its_tools_and_no_other(http: httpx.As
         n: int(c) for n, c in re.findall(r"^(files|mail)  [\d.]+  (\d+) tool", skills, re.MULTILINE)
     }.items() <= counts.items()
     assert not any(re.search(rf"^{name} ", skills, re.MULTILINE) for name, count in counts.items() if not count)
+
+
+@pytest.mark.req("C-01")
+@pytest.mark.parametrize("profile", [*VISIBLE, "disk"])
+async def test_what_a_profile_hides_is_hidden_from_programs(http: httpx.AsyncClient, profile: str) -> None:
+    client, visible = Client(http, profile=None if profile == "default" else profile), VISIBLE[profile]
+    for item in ITEMS:
+        call = f'call("call_tool", {{"tool_id": {item.id!r}, "arguments": {{}}}})'
+        by_id = await client.read_text("run_code", code=f'call = eval("call_host")\nawait {call}')
+        assert ("NOT_FOUND: no such tool" in by_id) is (item.id not in visible), "others get to their server"
+        describe = f'call("describe_tool", {{"tool_id": {item.id!r}}})'
+        described = await client.read_text("run_code", code=f'call = eval("call_host")\nawait {describe}')
+        assert ("NOT_FOUND: no such tool" in described) is (item.id not in visible)
+        if item.type is ItemType.TOOL:
+            named = await client.read_text("run_code", code=f"await tools.{item.server}.{item.name}({{}})")
+            assert ("no such" in named) is (item.id not in visible)
+            assert find_ids(named) <= visible
+        assert find_ids(by_id) <= visible | {item.id}
+    for query in QUERIES:
+        code = f"[found['id'] for found in await search_tools({query!r}, 20)]"
+        assert find_ids(await client.read_text("run_code", code=code)) <= visible
+        types = await client.read_text("search_tools", query=query, output="types", limit=20)
+        tools = {item.id for item in ITEMS if item.type is ItemType.TOOL and f"async def {item.name}(" in types}
+        assert tools <= visible
 
 
 async def test_over_http_the_key_of_a_profile_shows_its_tools_and_no_other(app: App) -> None:

@@ -27,6 +27,7 @@ from toolscript.adapters.sql.results import SqlResults
 from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.adapters.vector_cache_files import EmbeddingFiles
 from toolscript.app.access import Verifier, check_environment, local_token
+from toolscript.app.code import CodeMode
 from toolscript.app.engines import open_gateway, open_index, open_language_model, open_reranker
 from toolscript.app.ingest import build_jobs, build_knowledge_import, build_knowledge_ingest
 from toolscript.app.knowledge import open_library, open_reader, open_store, store_url
@@ -161,6 +162,7 @@ class App:
         self.call_log = CallLog(self.observability.audit)
         self._build_tool_services(Retriever(self.model.embedder, self.catalogue_index))
         self._build_text_services(Retriever(self.text_model.embedder, self.index))
+        self.code = CodeMode(self)
 
     def _build_tool_services(self, retriever: Retriever) -> None:
         settings, items, skills, observability = self.settings, self.item_store, self.skill_store, self.observability
@@ -349,6 +351,7 @@ async def open_app(
             app.keys,
             app.feedback,
             app.native_changes,
+            app.code,
         )
         skills = load_skills(settings.skills)
         await app.skill_store.seed_skills(compute_skills_digest(skills), skills)

@@ -43,8 +43,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import {typing}
 """
 
-_TYPING = ("Any", "Literal", "Never", "NotRequired", "TypeAlias", "TypedDict")
-_BUILTINS = ("bool", "dict", "float", "int", "list", "str")
+TYPING = ("Any", "Literal", "Never", "NotRequired", "TypeAlias", "TypedDict")
+BUILTINS = ("bool", "dict", "float", "int", "list", "str")
 _SCALARS = {"string": "str", "number": "float", "integer": "int", "boolean": "bool", "null": "None"}
 _CONSTANTS = {"null": "None", "true": "True", "false": "False"}
 
@@ -55,9 +55,9 @@ def generate_python(items: Sequence[Item]) -> str:
 
     Names are made Python identifiers: `get-env` becomes `get_env`. The text does not depend on the order of the items.
     """
-    names = UniqueNames([*_TYPING, *_BUILTINS, "Mapping", "ThreadPoolExecutor", "ToolCallError", "Tools", "AsyncTools"])
+    names = UniqueNames([*TYPING, *BUILTINS, "Mapping", "ThreadPoolExecutor", "ToolCallError", "Tools", "AsyncTools"])
     servers = group_by_server(items, names)
-    types = _PythonTypes(names)
+    types = PythonTypes(names)
     for server in servers:
         for tool in server.tools:
             types.declare(tool.params)
@@ -74,17 +74,17 @@ def generate_python(items: Sequence[Item]) -> str:
         "tools = Tools()\nasync_tools = AsyncTools()\n",
     ]
     text = "\n\n".join(body)
-    typing = ", ".join(name for name in _TYPING if re.search(rf"\b{name}\b", text))
+    typing = ", ".join(name for name in TYPING if re.search(rf"\b{name}\b", text))
     return "\n\n".join([_HEADER.format(typing=typing), text])
 
 
 def _server_class(server: ServerTools, name: str, *, is_async: bool) -> str:
     """The class of one server. No function has the name of a type, because it would hide the type from the others."""
     types = [kind for tool in server.tools for kind in (tool.params_type, tool.result_type)]
-    names = assign_names((tool.item.name for tool in server.tools), _identifier, taken=types)
+    names = assign_names((tool.item.name for tool in server.tools), to_python_identifier, taken=types)
     about = f"The tools of {' '.join(split_comment_lines(server.name))}{', to be awaited' if is_async else ''}."
     functions = [_function(tool, names[tool.item.name], is_async=is_async) for tool in server.tools]
-    return "\n".join([f"class {name}:", _docstring([about], 4), "", "\n".join(functions)])
+    return "\n".join([f"class {name}:", format_docstring([about], 4), "", "\n".join(functions)])
 
 
 def _function(tool: Tool, name: str, *, is_async: bool) -> str:
@@ -96,7 +96,7 @@ def _function(tool: Tool, name: str, *, is_async: bool) -> str:
     return "\n".join(
         [
             f"    {start} {name}(self, params: {params}) -> {tool.result_type}:",
-            *([_docstring(description[:1] if is_async else description, 8)] if description else []),
+            *([format_docstring(description[:1] if is_async else description, 8)] if description else []),
             f'        answer: {tool.result_type} = {call}("{tool.path}", {argument})',
             "        return answer\n",
         ]
@@ -104,17 +104,17 @@ def _function(tool: Tool, name: str, *, is_async: bool) -> str:
 
 
 def _namespace(name: str, about: str, servers: Sequence[tuple[ServerTools, str]]) -> str:
-    names = assign_names((server.name for server, _ in servers), lambda text: _identifier(to_snake_case(text)))
+    names = assign_names((server.name for server, _ in servers), lambda text: to_python_identifier(to_snake_case(text)))
     attributes = [f"    {names[server.name]} = {kind}()" for server, kind in servers]
-    return "\n".join([f"class {name}:", _docstring([about], 4), "", *attributes, ""])
+    return "\n".join([f"class {name}:", format_docstring([about], 4), "", *attributes, ""])
 
 
-def _identifier(text: str) -> str:
+def to_python_identifier(text: str) -> str:
     name = to_identifier(text)
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
-def _docstring(lines: Sequence[str], indent: int) -> str:
+def format_docstring(lines: Sequence[str], indent: int) -> str:
     text = "\n".join(lines).replace("\\", "\\\\").replace('"""', '\\"\\"\\"')
     if len(lines) > 1 or text.endswith('"'):
         text += "\n"
@@ -131,7 +131,7 @@ class _TypedDictClass:
     keys: list[tuple[shapes.Field, str]] = field(default_factory=list)
 
 
-class _PythonTypes:
+class PythonTypes:
     """Collects the types of a module. Python has no anonymous types, so every nested object gets a name."""
 
     def __init__(self, names: UniqueNames) -> None:
@@ -204,10 +204,10 @@ class _PythonTypes:
             return _functional(made)
         lines = [f"class {made.name}(TypedDict):"]
         if made.description:
-            lines += [_docstring(made.description, 4), ""]
+            lines += [format_docstring(made.description, 4), ""]
         for key, text in made.keys:
             lines.append(f"    {key.name}: {text if key.required else f'NotRequired[{text}]'}")
-            lines += [_docstring(about, 4)] if (about := _describe_key(key)) else []
+            lines += [format_docstring(about, 4)] if (about := _describe_key(key)) else []
         if not made.keys:
             lines.append("    pass")
         return "\n".join([*lines, ""])

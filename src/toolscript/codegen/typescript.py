@@ -48,21 +48,21 @@ def generate_typescript(items: Sequence[Item]) -> str:
     servers = group_by_server(items, UniqueNames())
     if not servers:
         return f"{_HEADER}\nexport const tools = {{}};\n"
-    types = [text for server in servers for tool in server.tools for text in _types(tool)]
+    types = [text for server in servers for tool in server.tools for text in write_types(tool)]
     keys = assign_names((server.name for server in servers), to_camel_case)
-    fields = [_indent(f"{keys[server.name]}: {_functions(server)}") for server in servers]
+    fields = [indent(f"{keys[server.name]}: {_functions(server)}") for server in servers]
     tools = "export const tools = {\n" + ",\n".join(fields) + "\n};\n"
     return "\n".join([_HEADER, *types, tools, read_runtime("client_runtime.ts")])
 
 
-def _types(tool: Tool) -> Iterator[str]:
+def write_types(tool: Tool) -> Iterator[str]:
     for declarations in (tool.params, tool.result):
-        types = _TypeScriptTypes(declarations.titles)
+        types = TypeScriptTypes(declarations.titles)
         yield from map(types.declaration, declarations.types)
 
 
 def _functions(server: ServerTools) -> str:
-    functions = [_indent(_function(tool)) for tool in server.tools]
+    functions = [indent(_function(tool)) for tool in server.tools]
     return "{\n" + ",\n".join(functions) + "\n}"
 
 
@@ -71,7 +71,7 @@ def _function(tool: Tool) -> str:
     if tool.needs_no_params:
         params = f"params?: {tool.params_type}" if _hides_inherited(tool) else f"{params} = {{}}"
     return (
-        _documentation(split_comment_lines(tool.item.description), [], brief=False)
+        format_documentation(split_comment_lines(tool.item.description), [], brief=False)
         + f"async {format_typescript_key(tool.item.name)}({params}): Promise<{tool.result_type}> {{\n"
         + f'  return await callTool("{tool.path}", params);\n'
         + "}"
@@ -83,7 +83,7 @@ def _hides_inherited(tool: Tool) -> bool:
     return any(field.name in _INHERITED for record in records for field in record.fields)
 
 
-def _documentation(text: Sequence[str], tags: Sequence[str], *, brief: bool = True) -> str:
+def format_documentation(text: Sequence[str], tags: Sequence[str], *, brief: bool = True) -> str:
     """A JSDoc comment, or nothing. Escapes @ at the start of the server's lines: compilers obey some tags."""
     lines = [re.sub(r"^(\s*)@", r"\1\\@", line) for line in text] + list(tags)
     lines = [line.replace("*/", "*\\/") for line in lines]
@@ -94,18 +94,18 @@ def _documentation(text: Sequence[str], tags: Sequence[str], *, brief: bool = Tr
     return "/**\n" + "".join(f" * {line}".rstrip() + "\n" for line in lines) + " */\n"
 
 
-def _indent(text: str) -> str:
+def indent(text: str) -> str:
     return "\n".join(f"  {line}" if line else line for line in text.split("\n"))
 
 
-class _TypeScriptTypes:
+class TypeScriptTypes:
     """Writes the shapes of one schema. `titles` has the type names of its definitions."""
 
     def __init__(self, titles: Mapping[Path, str]) -> None:
         self._titles = titles
 
     def declaration(self, declared: Declaration) -> str:
-        start = _documentation(split_comment_lines(declared.description), [])
+        start = format_documentation(split_comment_lines(declared.description), [])
         if isinstance(declared.shape, shapes.Record):
             return f"{start}export interface {declared.name} {self._body(declared.shape)}\n"
         return f"{start}export type {declared.name} = {self._type(declared.shape)};\n"
@@ -145,7 +145,7 @@ class _TypeScriptTypes:
         parts = [self._field(field) for field in record.fields]
         if not parts or record.extra not in (None, shapes.NEVER):
             parts.append(f"{self._rest(record)};")
-        return "{\n" + "\n".join(map(_indent, parts)) + "\n}"
+        return "{\n" + "\n".join(map(indent, parts)) + "\n}"
 
     def _rest(self, record: shapes.Record) -> str:
         """The index signature for undeclared properties; `unknown` beside declared ones, which it must also fit."""
@@ -156,7 +156,7 @@ class _TypeScriptTypes:
         tags = [f"@format {line}" for line in split_comment_lines(field.format or "")[:1]]
         tags += [f"@default {line}" for line in split_comment_lines(field.default or "")[:1]]
         mark = "" if field.required else "?"
-        start = _documentation(split_comment_lines(field.description), tags)
+        start = format_documentation(split_comment_lines(field.description), tags)
         return f"{start}{format_typescript_key(field.name)}{mark}: {self._type(field.shape)};"
 
 

@@ -14,7 +14,7 @@ MAX_LIMIT = 1000
 UNIQUE_BITS = 20
 MAX_ID = 2**63 - 1
 # The types of events that are in the audit.
-CALL_EVENTS = frozenset({"tools.call", "prompts.get", "resources.read"})
+CALL_EVENTS = frozenset({"tools.call", "prompts.get", "resources.read", "code.run"})
 SEARCH_EVENTS = frozenset({"tools.search", "hierarchical.search", "skills.search"})
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -50,9 +50,11 @@ class SandboxLimits:
 
 
 class RunEnd(StrEnum):
-    """Why a run ended. All but the first two are limits."""
+    """Why a run ended. All but the first three are limits."""
 
     DONE = "done"
+    REJECTED = "rejected"
+    """The check found problems, so nothing was run."""
     FAILED = "failed"
     """The program raised an error, or cannot be run at all."""
     TIME = "time"
@@ -82,3 +84,54 @@ class LimitReached(Exception):
         super().__init__(message)
         self.end = end
         self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class RunLimits:
+    """What one run may use. Each limit has a maximum: that of MAX_LIMITS."""
+
+    seconds: float = 60.0
+    """Time from the start to the end, without the time in which a person is asked for an approval."""
+    cpu_seconds: float = 5.0
+    memory_mb: int = 64
+    calls: int = 100
+    """Calls of tools, searches and descriptions."""
+    output_bytes: int = 1_000_000
+    """The value, and apart from it what is printed."""
+
+
+DEFAULT_LIMITS = RunLimits()
+MAX_LIMITS = RunLimits(seconds=600.0, cpu_seconds=60.0, memory_mb=256, calls=1000, output_bytes=10_000_000)
+
+
+@dataclass(frozen=True, slots=True)
+class RunProblem:
+    """What is wrong with a program that was not run: the line, and the signatures of the tools that it calls there."""
+
+    line: int
+    message: str
+    signatures: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CallRecord:
+    """A call that a program has made. `outcome` is `ok`, or an error code."""
+
+    function: str
+    """The tool's id, or the name of the host's function."""
+    outcome: str
+    ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """A run: how it ended, what it printed, and the calls that it made, as far as they ended."""
+
+    run_id: str
+    """In the audit, the calls of the run have it as their request id."""
+    language: Language
+    outcome: ProgramOutcome
+    printed: str
+    calls: Sequence[CallRecord]
+    took_ms: float
+    problems: Sequence[RunProblem] = ()

@@ -21,7 +21,7 @@ from toolscript.services.access import keys as module
 from toolscript.settings import load_settings
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.served_app import ServedApp
-from toolscript.surfaces.mcp.definitions import INSTRUCTIONS, TOOL_SCOPES, TOOLS
+from toolscript.surfaces.mcp.definitions import INSTRUCTIONS, RUN_CODE, TOOL_SCOPES, TOOLS
 
 pytestmark = pytest.mark.req("X-04", "G-08", "G-19")
 
@@ -88,7 +88,8 @@ def bearer(secret: str) -> dict[str, str]:
 
 
 def test_every_tool_has_a_scope() -> None:
-    assert list(TOOL_SCOPES) == [tool.name for tool in TOOLS]
+    assert [name for name in TOOL_SCOPES if name != RUN_CODE.name] == [tool.name for tool in TOOLS]
+    assert TOOL_SCOPES[RUN_CODE.name] is Scope.CALL
 
 
 async def test_without_a_valid_key_nothing_is_answered_once_a_key_exists(app: App) -> None:
@@ -129,12 +130,12 @@ async def test_a_key_sees_and_calls_the_tools_of_its_scope(app: App) -> None:
     async with serve_mcp(app, knowledge_access="key") as mcp:
         for scope in Scope:
             _, secret = await app.keys.create(f"only-{scope}", [scope], tenant="acme")
-            allowed = [name for name, needed in TOOL_SCOPES.items() if needed is scope]
+            allowed = [tool.name for tool in TOOLS if TOOL_SCOPES[tool.name] is scope]
             assert await mcp.list_tools(**bearer(secret)) == allowed
             for name, needed in TOOL_SCOPES.items():
                 is_error, text = await mcp.call(name, **bearer(secret))
-                assert ("lacks the scope" in text) == (name not in allowed)
-                if name not in allowed:
+                assert ("lacks the scope" in text) == (needed is not scope)
+                if needed is not scope:
                     assert (is_error, f"lacks the scope {needed}" in text) == (True, True)
 
 

@@ -19,7 +19,12 @@ class SqlResults:
     async def save(self, handle: str, owner: str, content: bytes, *, now: float, expires_at: float) -> None:
         def work(session: Session) -> None:
             session.lock("results")
-            session.run("DELETE FROM results WHERE expires_at <= :now", now=now)
+            session.run(
+                "DELETE FROM results WHERE expires_at <= :now OR (handle = :handle AND owner = :owner)",
+                now=now,
+                handle=handle,
+                owner=owner,
+            )
             self._make_room(session, len(content))
             session.run(
                 "INSERT INTO results (handle, owner, expires_at, bytes, content) "

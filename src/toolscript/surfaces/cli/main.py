@@ -55,6 +55,7 @@ COMMANDS = {
     "open": "commands.open_console:open_console",
     "quarantine": "trust.quarantine:quarantine",
     "results": "commands.tools:results",
+    "run": "code.run:run_program",
     "search": "commands.search:search",
     "servers": "servers.command:servers",
     "setup": "setup.command:setup",

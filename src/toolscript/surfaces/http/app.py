@@ -23,6 +23,7 @@ from toolscript.surfaces.http.openapi import complete_document, errors
 from toolscript.surfaces.http.request_tracking import CARD_NAME, MCP_PATH, RequestTracking
 from toolscript.surfaces.http.routers import (
     calls,
+    code,
     discovery,
     documents,
     feedback,
@@ -54,6 +55,7 @@ ROUTERS = (
     quarantine.router,
     servers.router,
     results.router,
+    code.router,
     tools.clients_router,
 )
 ROUTES = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 from toolscript.domain.audit import AuditKind
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from toolscript.domain.audit import AuditEvent, AuditPage, AuditState
+    from toolscript.domain.programs import Language
     from toolscript.services.support.call_log import Summary
 
 
@@ -33,11 +36,13 @@ def build_summary_response(summary: Summary) -> dict[str, Any]:
     return {"rows": rows}
 
 
-def build_health_response(problem: AuditState | None) -> dict[str, Any]:
-    """Builds the response of `GET /health`. Everyone may read it, so it does not say why the audit fails."""
+def build_health_response(problem: AuditState | None, code: Mapping[Language, str]) -> dict[str, Any]:
+    """Builds the response of `GET /health`, with the states of the languages of code mode. Everyone may read it, so it
+    does not say why the audit fails."""
+    health: dict[str, Any] = {"status": "ok", "code": {language.value: state for language, state in code.items()}}
     if problem is None:
-        return {"status": "ok"}
-    return {"status": "ok", "audit": {"lost": problem.lost, "failing": problem.reason is not None}}
+        return health
+    return health | {"audit": {"lost": problem.lost, "failing": problem.reason is not None}}
 
 
 def _build_event(event: AuditEvent) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from pydantic.json_schema import SkipJsonSchema
 from toolscript.domain.access import Scope
 from toolscript.domain.catalog import ItemType
 from toolscript.domain.errors import InvalidArguments
+from toolscript.domain.programs import Language
 from toolscript.services.documents.search import SearchType
 from toolscript.services.knowledge.search import DEFAULT_HITS, MAX_HITS
 from toolscript.services.results.large_results import MAX_PAGE
@@ -90,6 +91,7 @@ Words = Annotated[tuple[str, ...], WithJsonSchema({"type": "array", "items": {"t
 Filters = Annotated[Any, BeforeValidator(parse_json_text), WithJsonSchema({"type": "object"})]
 # Enums are members in strict mode; agents send their values.
 ItemTypeName = Annotated[ItemType, Field(strict=False)]
+LanguageName = Annotated[Language, Field(strict=False)]
 SearchTypeName = Annotated[SearchType, Field(strict=False)]
 
 
@@ -159,6 +161,10 @@ class SearchToolsArguments(ToolArguments):
         ),
     )
 
+    # Listed only where programs can be run: see OUTPUT_SCHEMA.
+    output: SkipJsonSchema[Literal["list", "types"] | None] = None
+    language: SkipJsonSchema[LanguageName | None] = None
+
     @field_validator("skill_ids")
     @classmethod
     def _strip_ids(cls, skill_ids: list[str] | None) -> list[str] | None:
@@ -173,6 +179,9 @@ class SearchToolsArguments(ToolArguments):
                 details={"field": "strategy"},
             )
         return self
+
+
+OUTPUT_SCHEMA = {"enum": ["list", "types"], "description": "types: declarations for run_code, instead of lines."}
 
 
 class SearchSkillsArguments(ToolArguments):
@@ -257,6 +266,21 @@ class SearchKnowledgeArguments(ToolArguments):
         return parse_words(str(info.field_name), parsed if isinstance(parsed, list) else value) or ()
 
 
+class RunCodeArguments(ToolArguments):
+    """Run a small program that calls several tools, instead of calling them one by one: only what it returns and prints
+    comes back to you. `await tools.SERVER.NAME({...})` calls a tool; search_tools with output=types declares them. The
+    program is checked first. Calls can run together: asyncio.gather, Promise.all. Its value is that of `return`, or in
+    Python of the last line. Also there: `await search_tools(query)`, `await describe_tool(id)`, and with a session
+    `save_result(name, value)`, `load_result(name)`; no files, no network, no packages."""
+
+    code: Text = Field(description="The program.")
+    language: LanguageName | SkipJsonSchema[None] = Field(Language.PYTHON, description="Its language.")
+    limits: Annotated[Any, BeforeValidator(parse_json_text), WithJsonSchema({"type": "object"})] = Field(
+        None, description="seconds, cpu_seconds, memory_mb, calls, output_bytes."
+    )
+    session: Id | SkipJsonSchema[None] = Field(None, description="Keeps saved results for the next run.")
+
+
 def _build_tool(name: str, title: str, arguments: type[ToolArguments], **hints: bool) -> Tool:
     description = inspect.cleandoc(arguments.__doc__ or "").replace("\n", " ")
     annotations = ToolAnnotations(title=title, **hints)
@@ -273,12 +297,15 @@ TOOLS = [
     _build_tool("search_documents", "Search documents", SearchDocumentsArguments, **_SEARCH),
     _build_tool("search_knowledge", "Search knowledge", SearchKnowledgeArguments, **_SEARCH),
 ]
+# Listed only where programs can be run.
+RUN_CODE = _build_tool("run_code", "Run a program", RunCodeArguments)
 # The scope that a key needs to see and call each tool.
 TOOL_SCOPES = {
     "search_tools": Scope.SEARCH,
     "search_skills": Scope.SEARCH,
     "describe_tool": Scope.SEARCH,
     "call_tool": Scope.CALL,
+    "run_code": Scope.CALL,
     "read_result": Scope.CALL,
     "search_documents": Scope.DOCUMENTS,
     "search_knowledge": Scope.KNOWLEDGE,

@@ -40,6 +40,7 @@ from toolscript.domain.errors import (
 )
 from toolscript.domain.requests import surface_name
 from toolscript.domain.servers import NO_RELAY, CallRelay
+from toolscript.services.code.host import RunCaller
 from toolscript.services.knowledge.context import PassageContext
 from toolscript.services.knowledge.search import KnowledgeQuery
 from toolscript.services.tools.native_changes import ChangeFilter, ChangeStream
@@ -55,6 +56,7 @@ from toolscript.surfaces.callers import (
 )
 from toolscript.surfaces.json.knowledge import build_knowledge_response, public_error_message
 from toolscript.surfaces.json.tools import build_tool_response
+from toolscript.surfaces.mcp.code_tool import run_code, search_types
 from toolscript.surfaces.mcp.definitions import (
     CACHE_HINTS,
     INSTRUCTIONS,
@@ -64,6 +66,7 @@ from toolscript.surfaces.mcp.definitions import (
     CallToolArguments,
     DescribeToolArguments,
     ReadResultArguments,
+    RunCodeArguments,
     SearchDocumentsArguments,
     SearchKnowledgeArguments,
     SearchSkillsArguments,
@@ -215,7 +218,12 @@ def build_endpoint(
                 raise build_unauthorized(ANSWER_REFUSED)
         try:
             return await answer_call(
-                app, params, lambda: identify_principal(app, headers), caller, build_relay(context)
+                app,
+                params,
+                lambda: identify_principal(app, headers),
+                caller,
+                build_relay(context),
+                may_search=Scope.SEARCH in get_grant(context).scopes,
             )
         except Unavailable as error:
             if params.name == "search_knowledge":
@@ -241,12 +249,16 @@ async def answer_call(
     identify_tenant: Callable[[], Awaitable[Principal]],
     caller: Caller = OWNER,
     relay: CallRelay = NO_RELAY,
+    *,
+    may_search: bool = True,
 ) -> Mapping[str, Any]:
-    """Answers a call of one of the tools with its result on the wire; identifies the tenant only for
-    documents. Raises InvalidArguments and the errors of the services."""
+    """Answers a call of one of the tools with its result on the wire; identifies the tenant only for documents. Unless
+    `may_search`, programs cannot search. Raises InvalidArguments and the errors of the services."""
     params = await resolve_pinned(app, params)
     arguments = params.arguments or {}
     match params.name:
+        case "search_tools" if arguments.get("output") == "types" and app.code.languages:
+            return build_text_result(await search_types(app, SearchToolsArguments.parse(arguments)))
         case "search_tools":
             return build_text_result(await search_tools(app, SearchToolsArguments.parse(arguments), caller))
         case "search_skills":
@@ -260,6 +272,10 @@ async def answer_call(
         case "call_tool":
             call = CallToolArguments.parse(arguments)
             result = wrap_result(call.tool_id, await _call_tool(app, call, caller, relay))
+            return await app.large_results.cut(result, relay.user or "")
+        case "run_code" if app.code.languages:
+            code = RunCodeArguments.parse(arguments)
+            result = await run_code(app, code, RunCaller(caller, relay, may_search))
             return await app.large_results.cut(result, relay.user or "")
         case "read_result":
             return await read_result(app, ReadResultArguments.parse(arguments), relay.user or "")

@@ -14,9 +14,10 @@ from pydantic import ValidationError
 
 from toolscript.app.app import App
 from toolscript.domain.catalog import Item
+from toolscript.domain.programs import Language
 from toolscript.services.tools.overview import ToolOverview
 from toolscript.services.tools.token_costs import CHARACTERS_PER_TOKEN
-from toolscript.surfaces.mcp.definitions import OVERVIEW_TOKENS, TOOL_SCOPES, TOOLS
+from toolscript.surfaces.mcp.definitions import OUTPUT_SCHEMA, OVERVIEW_TOKENS, RUN_CODE, TOOL_SCOPES, TOOLS
 
 SERVERS_TOKENS = 100
 
@@ -25,6 +26,8 @@ async def list_tools(app: App) -> dict[str, Any]:
     """The result of `tools/list` for the profile of the current request. Raises the errors of the stores."""
     overview = await app.tool_overviews.read()
     own = list_own_tools()
+    if app.code.languages:
+        _add_code_mode(own, app.code.languages)
     if described := describe_overview(overview):
         search = next(tool for tool in own if tool["name"] == "search_tools")
         search["description"] += f" {described}"
@@ -43,6 +46,15 @@ async def resolve_pinned(app: App, params: CallToolRequestParams) -> CallToolReq
         return params
     arguments = {"tool_id": params.name, "arguments": params.arguments}
     return params.model_copy(update={"name": "call_tool", "arguments": arguments})
+
+
+def _add_code_mode(own: list[dict[str, Any]], languages: Sequence[Language]) -> None:
+    """Adds `run_code` after `call_tool`, and types to what `search_tools` can print."""
+    tool = RUN_CODE.model_dump(by_alias=True, exclude_none=True)
+    tool["inputSchema"]["properties"]["language"] |= {"enum": list(languages), "default": languages[0]}
+    names = [each["name"] for each in own]
+    own.insert(names.index("call_tool") + 1, tool)
+    own[names.index("search_tools")]["inputSchema"]["properties"]["output"] = OUTPUT_SCHEMA
 
 
 def describe_overview(overview: ToolOverview) -> str:

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse
 from starlette.responses import Response, StreamingResponse
 
+from toolscript.app.code import describe_languages
 from toolscript.domain.errors import NotFound, Unavailable
 from toolscript.surfaces.http.dependencies import ADMIN, METRICS, PUBLIC, CurrentApp, Served
 from toolscript.surfaces.http.openapi import errors
@@ -22,7 +23,7 @@ router = APIRouter(tags=["states"])
 @router.get("/health", summary="Liveness: the process runs", response_model=HealthResponse, dependencies=[PUBLIC])
 async def get_health(served: Served) -> JsonResponse:
     problem = served.current.observability.audit_problem if served.current else None
-    return JsonResponse(build_health_response(problem))
+    return JsonResponse(build_health_response(problem, describe_languages(served.settings)))
 
 
 @router.get(

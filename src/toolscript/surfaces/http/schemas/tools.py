@@ -26,6 +26,11 @@ class HealthResponse(ResponseModel):
     audit: AuditProblemResponse | None = Field(
         default=None, description="What is wrong with the audit. Left out if nothing is, and calls go on in any case."
     )
+    code: dict[str, str] | None = Field(
+        default=None,
+        description="For each language of `POST /api/v1/run`: `ready`, or how to get it.",
+        examples=[{"python": "ready"}],
+    )
 
 
 class ReadinessResponse(ResponseModel):

@@ -1,0 +1,120 @@
+"""Opens the sandboxes of code mode that the settings enable and whose packages are installed."""
+
+from __future__ import annotations
+
+from functools import cache, cached_property
+from importlib.util import find_spec
+from typing import Protocol
+
+from toolscript.app.observability import Observability
+from toolscript.domain.errors import Invalid
+from toolscript.domain.programs import Language
+from toolscript.ports.results import ResultStore
+from toolscript.ports.sandboxes import Sandbox
+from toolscript.services.catalogue.snapshot import CatalogueSnapshots
+from toolscript.services.catalogue.visibility import Visibility
+from toolscript.services.code.host import HostServices
+from toolscript.services.code.run import RunCode
+from toolscript.services.code.sessions import SessionResults
+from toolscript.services.code.toolset import Toolsets
+from toolscript.services.tools.call import CallTool
+from toolscript.services.tools.feedback import Feedback
+from toolscript.services.tools.hybrid_search import ToolSearch
+from toolscript.settings import Settings
+
+READY = "ready"
+# The module that each extra installs.
+MODULES = {Language.PYTHON: "pydantic_monty"}
+
+
+def list_languages(settings: Settings) -> list[Language]:
+    """The languages of programs that can be run here. Imports nothing. Raises Invalid."""
+    return [language for language, state in describe_languages(settings).items() if state == READY]
+
+
+def describe_languages(settings: Settings) -> dict[Language, str]:
+    """For each language whether programs in it can be run here, or what is missing. Raises Invalid."""
+    if unknown := [name for name in settings.code if name not in set(Language)]:
+        allowed = ", ".join(Language)
+        raise Invalid(
+            f"invalid value TOOLSCRIPT_CODE={','.join(settings.code)}: no such language: {unknown[0]}: expected some "
+            f"of {allowed}",
+            details={"field": "TOOLSCRIPT_CODE", "allowed": list(Language)},
+        )
+    return {language: _describe(language, settings) for language in MODULES}
+
+
+class CodeParts(Protocol):
+    """What code mode needs of an application."""
+
+    settings: Settings
+    result_store: ResultStore
+    observability: Observability
+    snapshots: CatalogueSnapshots
+    visibility: Visibility
+    call_tool: CallTool
+    tool_search: ToolSearch
+    feedback: Feedback
+
+
+class CodeMode:
+    """The sandboxes of an application, and the service that runs programs in them."""
+
+    def __init__(self, app: CodeParts) -> None:
+        """Opens nothing yet, because the packages are slow to import. Raises Invalid."""
+        self._app = app
+        self.languages = list_languages(app.settings)
+        self._sandboxes: dict[Language, Sandbox] = {}
+
+    @cached_property
+    def toolsets(self) -> Toolsets:
+        return Toolsets(self._app.snapshots, self._app.visibility)
+
+    @cached_property
+    def run_code(self) -> RunCode:
+        """The service. Imports what it needs when it is used first."""
+        app = self._app
+        self._sandboxes |= {language: _open(language) for language in self.languages}
+        services = HostServices(
+            app.call_tool,
+            app.tool_search,
+            app.feedback,
+            self.toolsets,
+            SessionResults(app.result_store, lambda: app.visibility.profile),
+            app.settings.search_threshold,
+        )
+        return RunCode(
+            self._sandboxes,
+            services,
+            app.observability.events,
+            app.observability.span,
+            digests_programs=app.settings.audit_arguments == "digest",
+        )
+
+    async def close(self) -> None:
+        """Ends the programs that still run."""
+        for sandbox in self._sandboxes.values():
+            await sandbox.close()
+
+
+def _describe(language: Language, settings: Settings) -> str:
+    extra = f"pip install 'toolscript[code-{language}]'"
+    is_installed = _is_installed(MODULES[language])
+    if language not in settings.code:
+        return f"off: set TOOLSCRIPT_CODE={language}" + ("" if is_installed else f" after {extra}")
+    return READY if is_installed else f"not installed: {extra}"
+
+
+def _open(language: Language) -> Sandbox:
+    match language:
+        case Language.PYTHON:
+            from toolscript.adapters.monty.sandbox import MontySandbox
+
+            return MontySandbox()
+        case Language.TYPESCRIPT:
+            raise Invalid("programs in TypeScript cannot be run yet")
+
+
+@cache
+def _is_installed(module: str) -> bool:
+    return find_spec(module) is not None

@@ -1,0 +1,225 @@
+"""The host of one run: answers the program's calls, counts them, and keeps what it prints."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from contextvars import copy_context
+from dataclasses import dataclass, replace
+from typing import Any
+
+from toolscript.codegen.signatures import format_signature
+from toolscript.domain.access import Caller
+from toolscript.domain.audit import OK
+from toolscript.domain.errors import Forbidden, InvalidArguments, ToolscriptError
+from toolscript.domain.programs import CallRecord, Language, LimitReached, RunEnd, RunLimits
+from toolscript.domain.servers import Ask, CallRelay, CallResult
+from toolscript.services.code.sessions import SessionResults
+from toolscript.services.code.toolset import Toolsets
+from toolscript.services.tools.call import ANSWER_SECONDS, CallTool
+from toolscript.services.tools.feedback import Feedback
+from toolscript.services.tools.hybrid_search import ToolSearch
+
+PARALLEL_CALLS = 10
+MAX_FOUND = 20
+CANCELLED = "CANCELLED"
+
+
+@dataclass(frozen=True, slots=True)
+class HostServices:
+    """What programs can ask for."""
+
+    call_tool: CallTool
+    search: ToolSearch
+    feedback: Feedback
+    toolsets: Toolsets
+    sessions: SessionResults
+    threshold: float
+    """The confidence below which a search leaves results out."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunCaller:
+    """Who runs a program: what its calls pass on, and what its key allows."""
+
+    caller: Caller
+    relay: CallRelay
+    may_search: bool = True
+
+
+class RunHost:
+    """Answers one program, on behalf of its caller."""
+
+    def __init__(
+        self, services: HostServices, run_caller: RunCaller, language: Language, limits: RunLimits, session: str | None
+    ) -> None:
+        self._services = services
+        self._caller = run_caller
+        self._language = language
+        self._limits = limits
+        self._session = session
+        # A sandbox may call from anywhere; the profile and the name of the caller are those of the run.
+        self._context = copy_context()
+        self._turns = asyncio.Semaphore(PARALLEL_CALLS)
+        self._count = 0
+        self._steps = 0
+        self._output: list[str] = []
+        self._output_bytes = 0
+        self.calls: list[CallRecord] = []
+        self.timeout: asyncio.Timeout | None = None
+        """The wall time of the run: it stands still while a person is asked."""
+
+    @property
+    def printed(self) -> str:
+        """What the program has printed so far."""
+        return "".join(self._output)
+
+    def take_output(self, text: str) -> None:
+        """Keeps what the program prints, up to the limit. Raises LimitReached."""
+        size, left = len(text.encode("utf-8", "replace")), self._limits.output_bytes - self._output_bytes
+        self._output_bytes += size
+        self._output.append(text if size <= left else text.encode("utf-8", "replace")[:left].decode("utf-8", "ignore"))
+        if size > left:
+            raise LimitReached(
+                RunEnd.OUTPUT, f"the program printed more than {self._limits.output_bytes} bytes: print less"
+            )
+
+    async def call(self, function: str, arguments: Mapping[str, Any]) -> Any:
+        """Answers a call. Raises ToolscriptError for the program, and LimitReached."""
+        self._count += 1
+        if self._count > self._limits.calls:
+            raise LimitReached(
+                RunEnd.CALLS,
+                f"the program made more than {self._limits.calls} calls: make fewer, or raise the limit `calls`",
+            )
+        return await asyncio.create_task(self._answer(function, arguments), context=self._context.copy())
+
+    async def _answer(self, function: str, arguments: Mapping[str, Any]) -> Any:
+        answers: dict[str, Callable[[Mapping[str, Any]], Coroutine[Any, Any, Any]]] = {
+            "call_tool": self._call_tool,
+            "search_tools": self._search_tools,
+            "describe_tool": self._describe_tool,
+            "save_result": self._save_result,
+            "load_result": self._load_result,
+        }
+        if function not in answers:
+            raise InvalidArguments(f"no such function of the host: {function[:100]!r}: use {', '.join(answers)}")
+        name = str(arguments.get("tool_id")) if function == "call_tool" else function
+        began, outcome = time.perf_counter(), CANCELLED
+        try:
+            async with self._turns:
+                answer = await answers[function](arguments)
+            outcome = OK
+        except ToolscriptError as error:
+            outcome = error.code
+            raise
+        finally:
+            self.calls.append(CallRecord(name[:256], outcome, (time.perf_counter() - began) * 1000))
+        await self._report_step(f"{name}: done")
+        return answer
+
+    async def _call_tool(self, arguments: Mapping[str, Any]) -> Any:
+        tool_id = _get_text(arguments, "tool_id")
+        given = arguments.get("arguments")
+        result = await self._services.call_tool.call(
+            tool_id, {} if given is None else given, relay=self._build_relay(tool_id)
+        )
+        self._services.feedback.note_call(self._caller.caller, tool_id)
+        return get_value(result)
+
+    async def _search_tools(self, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
+        self._require_search()
+        query, limit = _get_text(arguments, "query"), arguments.get("limit", 5)
+        if type(limit) is not int or not 1 <= limit <= MAX_FOUND:
+            raise InvalidArguments(f"limit: must be a whole number from 1 to {MAX_FOUND}", details={"field": "limit"})
+        found = await self._services.search.search(query, limit=limit, threshold=self._services.threshold)
+        ids = [hit.id for hit in found.hits]
+        self._services.feedback.note_search(self._caller.caller, query, ids)
+        calls = await self._services.toolsets.name_calls(self._language, ids)
+        return [
+            {
+                "id": hit.id,
+                "call": calls[hit.id],
+                "confidence": hit.confidence,
+                "description": hit.description,
+                "signature": format_signature(await self._services.call_tool.describe(hit.id)),
+            }
+            for hit in found.hits
+            if hit.id in calls
+        ]
+
+    async def _describe_tool(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        self._require_search()
+        item = await self._services.call_tool.describe(_get_text(arguments, "tool_id"))
+        return {
+            "id": item.id,
+            "description": item.description,
+            "signature": format_signature(item),
+            "input_schema": item.input_schema,
+            "output_schema": item.output_schema,
+        }
+
+    async def _save_result(self, arguments: Mapping[str, Any]) -> None:
+        user, value = self._caller.relay.user or "", arguments.get("value")
+        await self._services.sessions.save(self._session, user, arguments.get("name"), value)
+
+    async def _load_result(self, arguments: Mapping[str, Any]) -> Any:
+        return await self._services.sessions.load(self._session, self._caller.relay.user or "", arguments.get("name"))
+
+    def _require_search(self) -> None:
+        if not self._caller.may_search:
+            raise Forbidden(
+                "this key or token may not search and describe tools: it lacks the scope search",
+                details={"scope": "search"},
+            )
+
+    def _build_relay(self, tool_id: str) -> CallRelay:
+        """A program cannot be called again with answers, so its caller is asked only while it waits."""
+        relay = self._caller.relay
+
+        async def report(progress: float, total: float | None = None, message: str | None = None) -> None:
+            share = f"{progress:g} of {total:g}" if total else f"{progress:g}"
+            await self._report_step(f"{tool_id}: {message or share}")
+
+        async def ask(method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+            return await self._ask(relay.ask, method, params) if relay.ask else {}
+
+        return replace(
+            relay,
+            on_progress=report if relay.on_progress else None,
+            answers={},
+            capabilities=relay.capabilities if relay.ask else None,
+            ask=ask if relay.ask else None,
+        )
+
+    async def _ask(self, ask: Ask, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        timeout, loop = self.timeout, asyncio.get_running_loop()
+        end = timeout.when() if timeout else None
+        if timeout is None or end is None or timeout.expired():
+            return await ask(method, params)
+        began = loop.time()
+        timeout.reschedule(end + ANSWER_SECONDS)
+        try:
+            return await ask(method, params)
+        finally:
+            if not timeout.expired():
+                timeout.reschedule(end + loop.time() - began)
+
+    async def _report_step(self, message: str) -> None:
+        """Progress only grows, also while several calls run."""
+        if self._caller.relay.on_progress:
+            self._steps += 1
+            await self._caller.relay.on_progress(float(self._steps), None, message)
+
+
+def get_value(result: CallResult) -> Any:
+    """What a call returns to a program, as to a generated client: the structured result, else the content."""
+    return result.structured if result.structured is not None else {"content": list(result.content)}
+
+
+def _get_text(arguments: Mapping[str, Any], name: str) -> str:
+    value = arguments.get(name)
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidArguments(f"{name}: must be a string that is not blank", details={"field": name})
+    return value

@@ -1,0 +1,203 @@
+"""Runs programs: resolves the tools that they name, checks their types, and runs them within limits."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from secrets import token_hex
+from typing import Any
+
+from toolscript.domain.errors import InvalidArguments, NotFound
+from toolscript.domain.programs import (
+    DEFAULT_LIMITS,
+    MAX_LIMITS,
+    Language,
+    LimitReached,
+    Program,
+    ProgramOutcome,
+    ProgramProblem,
+    RunEnd,
+    RunLimits,
+    RunProblem,
+    RunReport,
+    SandboxLimits,
+)
+from toolscript.domain.requests import request_id
+from toolscript.domain.search import SearchReport, no_span
+from toolscript.ports.observability import EventSink
+from toolscript.ports.sandboxes import Sandbox
+from toolscript.services.code.host import HostServices, RunCaller, RunHost
+from toolscript.services.code.toolset import Toolset
+from toolscript.services.support.search_events import build_event, describe_arguments, record_event, record_search
+
+EVENT = "code.run"
+MAX_SOURCE_BYTES = 100_000
+MAX_SESSION_LENGTH = 200
+CHECK_SECONDS = 15.0
+# More would fill an agent's context, and the first ones explain the others.
+MAX_PROBLEMS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """A program to run, as its caller sent it."""
+
+    source: str
+    language: Language = Language.PYTHON
+    limits: RunLimits = DEFAULT_LIMITS
+    session: str | None = None
+    """Names what runs keep for each other with `save_result`; without one, they keep nothing."""
+    inputs: Mapping[str, Any] = field(default_factory=dict)
+    """Global variables of the program, with JSON values."""
+    input_types: str = ""
+    """Their declarations, for the check."""
+    checks_only: bool = False
+
+
+class RunCode:
+    """Runs programs in the sandboxes that are there."""
+
+    def __init__(
+        self,
+        sandboxes: Mapping[Language, Sandbox],
+        services: HostServices,
+        events: EventSink,
+        span: Callable[[str], AbstractContextManager[object]] = no_span,
+        *,
+        digests_programs: bool = True,
+    ) -> None:
+        """With `digests_programs` events have a digest of a program, otherwise its source without secrets."""
+        self._sandboxes = sandboxes
+        self._services = services
+        self._events = events
+        self._span = span
+        self._digests_programs = digests_programs
+
+    @property
+    def languages(self) -> list[Language]:
+        """The languages that programs can be written in; none if code mode is not enabled."""
+        return list(self._sandboxes)
+
+    async def run(self, request: RunRequest, caller: RunCaller) -> RunReport:
+        """Runs a program; a report of a failed run says why, with what was printed and called before.
+
+        Raises NotFound for a language that is not there, InvalidArguments for a program that is empty or too large,
+        and Unavailable when the sandbox cannot run.
+        """
+        sandbox = self._get_sandbox(request.language)
+        _check_request(request)
+        run_id = request_id.get() or f"run_{token_hex(8)}"
+        token = request_id.set(run_id)
+        began, report = time.perf_counter(), SearchReport()
+        event = self._build_event(request)
+        record = partial(record_event, self._events)
+        try:
+            with self._span("code.run"), record_search(record, EVENT, report, lambda: event, at_success=False):
+                host = RunHost(self._services, caller, request.language, request.limits, request.session)
+                outcome, problems = await self._run(sandbox, request, host)
+            event |= {"bytes": len(host.printed), "end": outcome.end.value, "calls": len(host.calls)}
+            record(build_event(EVENT, report, event, None if outcome.end is RunEnd.DONE else outcome.end.name))
+        finally:
+            request_id.reset(token)
+        took_ms = (time.perf_counter() - began) * 1000
+        return RunReport(run_id, request.language, outcome, host.printed, host.calls, took_ms, problems)
+
+    def _build_event(self, request: RunRequest) -> dict[str, Any]:
+        about = {"code": request.source, "language": request.language.value}
+        arguments = describe_arguments(about, as_digest=self._digests_programs)
+        return {"tool": "run_code", "server": "", "arguments": arguments, "bytes": 0}
+
+    async def _run(
+        self, sandbox: Sandbox, request: RunRequest, host: RunHost
+    ) -> tuple[ProgramOutcome, list[RunProblem]]:
+        toolset = await self._services.toolsets.find(request.language, request.source)
+        # Reading the schemas of many tools keeps a core busy.
+        types = await asyncio.to_thread(toolset.tools.write_types)
+        program = Program(
+            request.source,
+            toolset.tools.write_bindings(),
+            f"{types}\n{request.input_types}",
+            request.inputs,
+        )
+        problems = await _check(sandbox, program, toolset)
+        if problems:
+            first = problems[0]
+            message = f"line {first.line}: {first.message}"
+            return ProgramOutcome(RunEnd.REJECTED, message=message, line=first.line), problems
+        if request.checks_only:
+            return ProgramOutcome(RunEnd.DONE), []
+        limits = request.limits
+        own = SandboxLimits(limits.cpu_seconds, limits.memory_mb * 2**20, limits.output_bytes)
+        try:
+            async with asyncio.timeout(limits.seconds) as host.timeout:
+                return await sandbox.run(program, host, own), []
+        except LimitReached as error:
+            return ProgramOutcome(error.end, message=error.message), []
+        except TimeoutError:
+            message = f"the program took more than {limits.seconds:g} seconds: do less, or raise the limit `seconds`"
+            return ProgramOutcome(RunEnd.TIME, message=message), []
+
+    def _get_sandbox(self, language: Language) -> Sandbox:
+        if language in self._sandboxes:
+            return self._sandboxes[language]
+        there = ", ".join(self._sandboxes) or "none"
+        raise NotFound(
+            f"this gateway runs no programs in {language} (languages that it runs: {there}): install the extra "
+            f"'toolscript[code-{language}]' and set TOOLSCRIPT_CODE={language} where the gateway runs",
+            details={"field": "language", "allowed": list(self._sandboxes)},
+        )
+
+
+def parse_limits(given: Mapping[str, Any] | None) -> RunLimits:
+    """The limits that a caller names, beside the defaults. Raises InvalidArguments, naming the limit."""
+    known = {each.name: getattr(MAX_LIMITS, each.name) for each in fields(RunLimits)}
+    values: dict[str, Any] = {}
+    for name, value in (given or {}).items():
+        if name not in known:
+            raise InvalidArguments(
+                f"limits.{name}: unknown limit: use {', '.join(known)}",
+                details={"field": f"limits.{name}", "allowed": list(known)},
+            )
+        highest = known[name]
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or not 0 < value <= highest or (isinstance(highest, int) and value != int(value)):
+            kind = "a whole number" if isinstance(highest, int) else "a number"
+            raise InvalidArguments(
+                f"limits.{name}: must be {kind} above 0, at most {highest:g}",
+                details={"field": f"limits.{name}", "maximum": highest},
+            )
+        values[name] = type(highest)(value)
+    return replace(DEFAULT_LIMITS, **values)
+
+
+async def _check(sandbox: Sandbox, program: Program, toolset: Toolset) -> list[RunProblem]:
+    """What is wrong with a program: unknown tools first, then its types."""
+    if toolset.problems:
+        return toolset.problems[:MAX_PROBLEMS]
+    try:
+        async with asyncio.timeout(CHECK_SECONDS):
+            found = await sandbox.check(program)
+    except TimeoutError:
+        found = [ProgramProblem(1, 1, f"the check took more than {CHECK_SECONDS:g} seconds: simplify the program")]
+    by_line: dict[int, list[str]] = {}
+    for problem in found:
+        by_line.setdefault(problem.line, []).append(problem.message)
+    return [
+        RunProblem(line, "; ".join(dict.fromkeys(messages)), toolset.format_signatures(line))
+        for line, messages in list(by_line.items())[:MAX_PROBLEMS]
+    ]
+
+
+def _check_request(request: RunRequest) -> None:
+    if not request.source.strip():
+        raise InvalidArguments("code: must not be blank", details={"field": "code"})
+    if len(request.source.encode("utf-8", "replace")) > MAX_SOURCE_BYTES:
+        raise InvalidArguments(
+            f"code: must have at most {MAX_SOURCE_BYTES} bytes", details={"field": "code", "maximum": MAX_SOURCE_BYTES}
+        )
+    if request.session is not None and not 0 < len(request.session) <= MAX_SESSION_LENGTH:
+        raise InvalidArguments(f"session: must have 1 to {MAX_SESSION_LENGTH} characters", details={"field": "session"})

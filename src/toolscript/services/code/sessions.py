@@ -1,0 +1,62 @@
+"""What runs of one session keep for each other. Everything else ends with its run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from toolscript.domain.errors import InvalidArguments, NotFound
+from toolscript.domain.profiles import Profile
+from toolscript.ports.results import ResultStore
+
+KEPT_SECONDS = 3600.0
+MAX_NAME_LENGTH = 100
+
+
+class SessionResults:
+    """The named results of sessions: for one user and profile, for an hour, among the results that were cut."""
+
+    def __init__(
+        self,
+        store: ResultStore,
+        find_profile: Callable[[], Profile | None],
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._find_profile = find_profile
+        self._clock = clock
+
+    async def save(self, session: str | None, user: str, name: object, value: Any) -> None:
+        """Keeps a value, instead of an earlier one of the same name. Raises InvalidArguments and Unavailable."""
+        handle, now = _build_handle(session, name), self._clock()
+        content = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+        await self._store.save(handle, self._name_owner(user), content, now=now, expires_at=now + KEPT_SECONDS)
+
+    async def load(self, session: str | None, user: str, name: object) -> Any:
+        """The value that was kept. Raises NotFound, InvalidArguments and Unavailable."""
+        content = await self._store.read(_build_handle(session, name), self._name_owner(user), now=self._clock())
+        if content is None:
+            raise NotFound(
+                f"the session {session!r} has no result {name!r}: results are kept for an hour, for the caller that "
+                "saved them",
+                details={"name": name},
+            )
+        return json.loads(content)
+
+    def _name_owner(self, user: str) -> str:
+        profile = self._find_profile()
+        return json.dumps([user, profile.name if profile else ""])
+
+
+def _build_handle(session: str | None, name: object) -> str:
+    if not session:
+        raise InvalidArguments("results are kept only in a session: run the program with `session`", details={})
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH:
+        raise InvalidArguments(
+            f"name: must be a string of 1 to {MAX_NAME_LENGTH} characters", details={"field": "name"}
+        )
+    return f"s_{hashlib.sha256(json.dumps([session, name]).encode()).hexdigest()[:32]}"

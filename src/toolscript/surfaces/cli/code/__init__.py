@@ -1,0 +1,1 @@
+"""Commands of code mode."""

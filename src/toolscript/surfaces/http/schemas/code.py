@@ -1,0 +1,107 @@
+"""Requests and responses of code mode."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from toolscript.domain.programs import DEFAULT_LIMITS, MAX_LIMITS, Language, RunLimits
+from toolscript.services.code.run import MAX_SESSION_LENGTH, MAX_SOURCE_BYTES, RunRequest
+from toolscript.surfaces.http.schemas.models import RequestModel, ResponseModel
+
+
+class LimitsRequest(RequestModel):
+    """What the run may use."""
+
+    seconds: float = Field(
+        DEFAULT_LIMITS.seconds, gt=0, le=MAX_LIMITS.seconds, description="Time from the start to the end."
+    )
+    cpu_seconds: float = Field(
+        DEFAULT_LIMITS.cpu_seconds,
+        gt=0,
+        le=MAX_LIMITS.cpu_seconds,
+        description="Time in which the program itself runs; waiting for tools does not count.",
+    )
+    memory_mb: int = Field(
+        DEFAULT_LIMITS.memory_mb, gt=0, le=MAX_LIMITS.memory_mb, description="Memory of the program in MiB."
+    )
+    calls: int = Field(
+        DEFAULT_LIMITS.calls, gt=0, le=MAX_LIMITS.calls, description="Calls of tools, searches and descriptions."
+    )
+    output_bytes: int = Field(
+        DEFAULT_LIMITS.output_bytes,
+        gt=0,
+        le=MAX_LIMITS.output_bytes,
+        description="Size of the value as JSON, and apart from it of what is printed.",
+    )
+
+
+class RunBody(RequestModel):
+    """A program to run."""
+
+    code: str = Field(
+        description="The program. `await tools.SERVER.NAME({…})` calls a tool; its value is that of `return`, or in "
+        f"Python of a last line that is an expression. At most {MAX_SOURCE_BYTES} bytes.",
+        examples=['found = await tools.filesystem.list_directory({"path": "."})\nlen(found["content"])'],
+    )
+    language: Language = Field(Language.PYTHON, description="Its language.")
+    limits: LimitsRequest | None = Field(None, description="What the run may use.")
+    session: str | None = Field(
+        None,
+        min_length=1,
+        max_length=MAX_SESSION_LENGTH,
+        description="Names the results that runs keep for each other, for an hour, with `save_result` and "
+        "`load_result`. Without it nothing is kept.",
+    )
+    check_only: bool = Field(False, description="Only check the program, and do not run it.")
+
+    def to_request(self) -> RunRequest:
+        """The request of the service."""
+        limits = RunLimits(**self.limits.model_dump()) if self.limits else DEFAULT_LIMITS
+        return RunRequest(self.code, self.language, limits, self.session, checks_only=self.check_only)
+
+
+class RunProblemResponse(ResponseModel):
+    """What the check found in a line."""
+
+    line: int
+    message: str
+    signatures: list[str] = Field(description="Those of the tools that the line calls.")
+
+
+class RunCallResponse(ResponseModel):
+    """A call that the program has made."""
+
+    function: str = Field(description="The tool's id; or search_tools, describe_tool, save_result or load_result.")
+    outcome: str = Field(description="`ok`, or an error code.")
+    ms: float
+
+
+class RunResponse(ResponseModel):
+    """How a run ended."""
+
+    run_id: str = Field(description="The request id of all its calls in the audit.")
+    language: Language
+    end: Literal["done", "rejected", "failed", "time", "cpu", "memory", "calls", "output"] = Field(
+        description="`done`; `rejected`: the check found problems, and nothing was run; `failed`: the program raised "
+        "an error; otherwise the limit that ended it."
+    )
+    value: Any = Field(description="What the program returned; null unless it is done.")
+    printed: str = Field(description="What it printed, also if it is not done.")
+    message: str | None = Field(description="Why it is not done, in one sentence.")
+    line: int | None = Field(description="Where it failed, if that is known.")
+    problems: list[RunProblemResponse] = Field(description="What the check found.")
+    calls: list[RunCallResponse] = Field(description="The calls that it made, in the order in which they ended.")
+    took_ms: float
+
+
+class ProgramTypesResponse(ResponseModel):
+    """The declarations of the tools that a search found, as a program is checked against them."""
+
+    query: str
+    language: Language
+    types: str = Field(description="Source text in the language; empty if no tool was found.")
+    tools: list[str] = Field(description="The ids of the tools in it, best first.")
+    left_out: list[str] = Field(description="The ids of those that the budget had no room for.")
+    tokens: int = Field(description="Its size, at four characters a token.")

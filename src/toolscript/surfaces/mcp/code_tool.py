@@ -1,0 +1,71 @@
+"""The `run_code` tool, and the types that its programs need. Texts are short: they are part of the agent's context."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from toolscript.app.app import App
+from toolscript.domain.errors import InvalidArguments
+from toolscript.domain.programs import Language, RunEnd, RunReport
+from toolscript.services.code.host import RunCaller
+from toolscript.services.code.run import RunRequest, parse_limits
+from toolscript.surfaces.json.code import build_types_response
+from toolscript.surfaces.mcp.definitions import RunCodeArguments, SearchToolsArguments
+
+TYPE_TOKENS = 2000
+
+
+async def run_code(app: App, arguments: RunCodeArguments, caller: RunCaller) -> Mapping[str, Any]:
+    """Runs a program. Raises InvalidArguments, and the errors of the service."""
+    limits = arguments.limits
+    if limits is not None and not isinstance(limits, Mapping):
+        raise InvalidArguments("limits: must be an object, or left out", details={"field": "limits"})
+    language = arguments.language or Language.PYTHON
+    request = RunRequest(arguments.code, language, parse_limits(limits), arguments.session)
+    return build_run_result(await app.code.run_code.run(request, caller))
+
+
+async def search_types(app: App, arguments: SearchToolsArguments) -> str:
+    """The declarations of the tools for a task, for a program that calls them."""
+    language = arguments.language or app.code.languages[0]
+    found = await build_types_response(app, arguments.query, language, arguments.limit, TYPE_TOKENS)
+    if not found["tools"]:
+        return f"No tools found for {arguments.query!r}. Rephrase once, then give up."
+    rest = f"\nLeft out, search for them alone: {', '.join(found['left_out'])}" if found["left_out"] else ""
+    return f"{found['types'].rstrip()}{rest}"
+
+
+def build_run_result(report: RunReport) -> dict[str, Any]:
+    """The result on the wire: the value as JSON, then what was printed. Of a failed run: why it failed,
+    what was printed, and the calls that it made."""
+    if report.outcome.end is RunEnd.DONE:
+        value = json.dumps(report.outcome.value, ensure_ascii=False)
+        printed = report.printed.rstrip("\n")
+        if report.outcome.value is None and printed:
+            return _build_texts([printed])
+        return _build_texts([value, *([f"Printed:\n{printed}"] if printed else [])])
+    texts = [_describe_end(report)]
+    if report.printed:
+        texts.append(f"Printed:\n{report.printed.rstrip()}")
+    if report.calls:
+        made = ", ".join(f"{each.function} ({each.outcome})" for each in report.calls)
+        texts.append(f"Calls made: {made}")
+    return _build_texts(texts, is_error=True)
+
+
+def _describe_end(report: RunReport) -> str:
+    outcome = report.outcome
+    if outcome.end is RunEnd.REJECTED:
+        lines = ["The program was not run:"]
+        for problem in report.problems:
+            lines.append(f"line {problem.line}: {problem.message}")
+            lines += [f"  expected: {signature}" for signature in problem.signatures]
+        return "\n".join(lines)
+    where = f"line {outcome.line}: " if outcome.line else ""
+    return f"The run ended ({outcome.end}): {where}{outcome.message}"
+
+
+def _build_texts(texts: list[str], *, is_error: bool = False) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": text} for text in texts], "isError": is_error}

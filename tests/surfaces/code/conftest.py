@@ -1,0 +1,67 @@
+"""An application that runs programs, with a scripted server behind it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.fixtures.serving import serve
+from tests.servers import make_scripted_server
+from toolscript.app.app import App, open_app
+from toolscript.domain.profiles import ItemRules, Profile
+from toolscript.settings import load_settings
+
+TIMEOUT_SECONDS = 60.0
+TOOLS = ["echo", "fail", "slow", "seen", "answer", "count"]
+ACCEPT = {"Accept": "application/json, text/event-stream"}
+
+
+@dataclass(frozen=True, slots=True)
+class CodeClient:
+    """Runs programs over HTTP and MCP."""
+
+    http: httpx.AsyncClient
+    app: App
+
+    async def run(self, code: str, headers: dict[str, str] | None = None, **body: Any) -> dict[str, Any]:
+        """The response of `POST /api/v1/run`."""
+        response = await self.http.post("/api/v1/run", json={"code": code, **body}, headers=headers)
+        answer: dict[str, Any] = response.json()
+        return answer
+
+    async def send(self, method: str, profile: str | None = None, **params: Any) -> dict[str, Any]:
+        """The result of an MCP request, or the error."""
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        path = f"/mcp/{profile}" if profile else "/mcp"
+        answer: dict[str, Any] = (await self.http.post(path, json=body, headers=ACCEPT)).json()
+        return answer.get("result") or answer
+
+    async def call(self, tool: str, profile: str | None = None, **arguments: Any) -> tuple[list[str], bool]:
+        """The texts of a tool's result, and whether it is an error."""
+        result = await self.send("tools/call", profile, name=tool, arguments=arguments)
+        return [block["text"] for block in result["content"]], result["isError"]
+
+
+@pytest.fixture(scope="module")
+async def app(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
+    folder = tmp_path_factory.mktemp("code")
+    settings = load_settings(
+        variables={}, data_dir=folder, search_model="hashed-64", index="memory:", port=0, code="python"
+    )
+    async with open_app(settings, serving=True) as opened:
+        opened.profiles.replace(
+            [Profile("few", allow=ItemRules(tools=("box__echo",))), Profile("nothing", allow=ItemRules())]
+        )
+        await opened.gateway.apply([make_scripted_server("box", tools=TOOLS)])
+        await opened.gateway.settle(TIMEOUT_SECONDS)
+        yield opened
+
+
+@pytest.fixture(scope="module")
+async def client(app: App) -> AsyncIterator[CodeClient]:
+    async with serve(app) as url, httpx.AsyncClient(base_url=url, timeout=TIMEOUT_SECONDS) as http:
+        yield CodeClient(http, app)

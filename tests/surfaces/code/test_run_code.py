@@ -1,0 +1,239 @@
+"""Code mode over HTTP and MCP: programs against typed tools, whose calls take the same road as all others."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from tests.surfaces.code.conftest import TIMEOUT_SECONDS, CodeClient
+from toolscript.domain.audit import AuditKind, AuditQuery
+from toolscript.domain.servers import CallRelay
+from toolscript.services.code.host import RunCaller
+from toolscript.services.code.run import RunRequest
+from toolscript.surfaces.callers import OWNER
+from toolscript.surfaces.mcp.definitions import TOOLS
+
+pytestmark = pytest.mark.req("C-01")
+
+
+async def test_a_program_calls_tools_and_returns_what_it_makes_of_the_results(client: CodeClient) -> None:
+    answer = await client.run(
+        """
+texts = []
+for word in ["one", "two"]:
+    said = await tools.box.echo({"text": word})
+    texts.append(said["text"].upper())
+print("called twice")
+return {"texts": texts}
+"""
+    )
+    assert (answer["end"], answer["message"], answer["problems"]) == ("done", None, [])
+    assert answer["value"] == {"texts": ["ONE", "TWO"]}
+    assert answer["printed"] == "called twice\n"
+    assert [(call["function"], call["outcome"]) for call in answer["calls"]] == [("box__echo", "ok")] * 2
+
+
+async def test_an_agent_runs_a_program_with_one_call(client: CodeClient) -> None:
+    program = 'said = await tools.box.echo({"text": "hi"})\nprint("seen")\nsaid["text"]'
+    assert await client.call("run_code", code=program) == (['"hi"', "Printed:\nseen"], False)
+
+
+async def test_calls_that_start_together_run_together(client: CodeClient) -> None:
+    program = """
+import asyncio
+await asyncio.gather(*[tools.box.slow({"seconds": 0.5}) for _ in range(10)])
+"""
+    began = time.monotonic()
+    answer = await client.run(program)
+    assert answer["end"] == "done", answer
+    assert time.monotonic() - began < 4.0
+    assert len(answer["calls"]) == 10
+
+
+@pytest.mark.req("C-02")
+async def test_a_wrong_argument_is_found_before_anything_runs(client: CodeClient) -> None:
+    before = (await client.app.call_tool.call("box__seen", {})).structured["tools/call"]
+    answer = await client.run('first = await tools.box.echo({"text": "a"})\nawait tools.box.echo({"txt": "b"})')
+    assert (answer["end"], answer["line"], answer["calls"]) == ("rejected", 2, [])
+    (problem,) = answer["problems"]
+    assert "text" in problem["message"]
+    assert problem["signatures"][0].startswith("echo(text: string, times?: number)")
+    assert (await client.app.call_tool.call("box__seen", {})).structured["tools/call"] == before + 1
+
+
+@pytest.mark.req("C-02")
+async def test_an_agent_reads_the_line_and_the_signature_of_a_mistake(client: CodeClient) -> None:
+    (text,), is_error = await client.call("run_code", code='x = 1\nawait tools.box.echo({"text": x})')
+    assert is_error
+    assert text.startswith("The program was not run:\nline 2: ")
+    assert "\n  expected: echo(text: string" in text
+
+
+@pytest.mark.parametrize(
+    ("program", "hint"),
+    [
+        ("await tools.box.ecko({})", "tools.box.ecko: no such tool: did you mean tools.box.echo?"),
+        ("await tools.bax.echo({})", "tools.bax.echo: no such server: did you mean tools.box?"),
+    ],
+)
+async def test_an_unknown_tool_is_named_with_the_nearest(client: CodeClient, program: str, hint: str) -> None:
+    answer = await client.run(program)
+    assert (answer["end"], answer["message"]) == ("rejected", f"line 1: {hint}")
+
+
+async def test_a_failing_tool_raises_an_error_that_a_program_can_catch(client: CodeClient) -> None:
+    program = """
+try:
+    await tools.box.fail({"message": "out of paper"})
+except Exception as error:
+    print(error)
+await tools.box.fail({"message": "still"})
+"""
+    answer = await client.run(program)
+    assert (answer["end"], answer["line"]) == ("failed", 6)
+    assert "out of paper" in answer["printed"]
+    assert "still" in answer["message"]
+    assert [call["outcome"] for call in answer["calls"]] == ["UPSTREAM_ERROR", "UPSTREAM_ERROR"]
+
+
+async def test_the_road_checks_arguments_that_types_cannot_express(client: CodeClient) -> None:
+    answer = await client.run('await tools.box.echo({"text": "a", "times": 0})')
+    assert answer["end"] == "failed"
+    assert "VALIDATION_ERROR: times" in answer["message"]
+
+
+async def test_a_program_searches_and_describes(client: CodeClient) -> None:
+    program = """
+found = await search_tools("echo", limit=1)
+about = await describe_tool(found[0]["id"])
+return [found[0]["id"], found[0]["call"], sorted(about["input_schema"]["properties"])]
+"""
+    answer = await client.run(program)
+    assert answer["value"] == ["box__echo", "tools.box.echo", ["text", "times"]], answer
+
+
+@pytest.mark.req("C-02")
+@pytest.mark.parametrize(
+    ("program", "limits", "end", "sentence"),
+    [
+        ("while True: pass", {"cpu_seconds": 0.2}, "cpu", "ran longer than it may"),
+        ('await tools.box.slow({"seconds": 60})', {"seconds": 0.5}, "time", "took more than 0.5 seconds"),
+        ('x = []\nwhile True: x.append("a" * 100000)', {"memory_mb": 16}, "memory", "more memory than it may"),
+        ('for i in range(9): await tools.box.echo({"text": "a"})', {"calls": 3}, "calls", "made more than 3 calls"),
+        ('while True: print("a" * 100)', {"output_bytes": 1000}, "output", "printed more than 1000 bytes"),
+        ('"a" * 2000', {"output_bytes": 1000}, "output", "larger than 1000 bytes"),
+    ],
+)
+async def test_each_limit_ends_a_run_with_a_sentence(
+    client: CodeClient, program: str, limits: dict[str, Any], end: str, sentence: str
+) -> None:
+    answer = await client.run(program, limits=limits)
+    assert answer["end"] == end, answer
+    assert sentence in answer["message"]
+    assert answer["value"] is None
+    if end == "calls":
+        assert len(answer["calls"]) == 3
+
+
+@pytest.mark.req("C-02")
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [({"calls": 5000}, "1000"), ({"seconds": 0}, "greater than 0"), ({"speed": 1}, "speed")],
+)
+async def test_limits_have_maxima(client: CodeClient, limits: dict[str, Any], message: str) -> None:
+    error = (await client.run("1", limits=limits))["error"]
+    assert error["code"] == "VALIDATION_ERROR"
+    assert message in error["message"]
+    (text,), is_error = await client.call("run_code", code="1", limits=limits)
+    assert is_error
+    assert text.startswith("limits.")
+
+
+async def test_a_session_keeps_named_results_and_nothing_else(client: CodeClient) -> None:
+    saved = await client.run('left = 1\nawait save_result("list", [1, 2])', session="work")
+    assert saved["end"] == "done", saved
+    assert (await client.run('await load_result("list")', session="work"))["value"] == [1, 2]
+    await client.run('await save_result("list", [3])', session="work")
+    assert (await client.run('await load_result("list")', session="work"))["value"] == [3]
+    assert "NOT_FOUND" in (await client.run('await load_result("list")', session="other"))["message"]
+    assert "only in a session" in (await client.run('await load_result("list")'))["message"]
+    assert (await client.run("left", session="work"))["end"] == "rejected"
+
+
+async def test_the_audit_links_calls_to_their_run(client: CodeClient) -> None:
+    answer = await client.run('await tools.box.echo({"text": "linked"})')
+
+    async def list_linked() -> list[tuple[str, str]]:
+        page = await client.app.call_log.list_events(AuditQuery(AuditKind.CALLS, limit=50))
+        return sorted((event.tool, event.outcome) for event in page.events if event.request_id == answer["run_id"])
+
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while await list_linked() != [("box__echo", "ok"), ("run_code", "ok")]:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+async def test_what_a_profile_hides_is_hidden_from_programs(client: CodeClient) -> None:
+    program = 'await tools.box.slow({"seconds": 0})'
+    (text,), is_error = await client.call("run_code", "few", code=program)
+    assert is_error
+    assert "tools.box.slow: no such tool" in text
+    around = 'call = eval("call_host")\nawait call("call_tool", {"tool_id": "box__slow", "arguments": {"seconds": 0}})'
+    texts, is_error = await client.call("run_code", "few", code=around)
+    assert is_error
+    assert "NOT_FOUND: no such tool: 'box__slow'" in texts[0]
+
+
+async def test_a_large_value_is_cut_and_can_be_read(client: CodeClient) -> None:
+    (text,), is_error = await client.call("run_code", code='[{"number": i, "text": "x" * 50} for i in range(2000)]')
+    assert not is_error
+    assert len(text) < 50_000
+    assert "read_result(handle=" in text
+
+
+async def test_progress_grows_with_the_calls_of_a_program(client: CodeClient) -> None:
+    reported: list[tuple[float, str]] = []
+
+    async def report(progress: float, total: float | None, message: str) -> None:
+        reported.append((progress, message))
+
+    caller = RunCaller(OWNER, CallRelay(on_progress=report, user=""))
+    program = 'await tools.box.count({"steps": 2})\nawait tools.box.count({"steps": 1})'
+    assert (await client.app.code.run_code.run(RunRequest(program), caller)).outcome.end == "done"
+    assert [progress for progress, _ in reported] == sorted({progress for progress, _ in reported})
+    assert [message for _, message in reported][-1] == "box__count: done"
+
+
+async def test_a_key_that_may_not_search_runs_programs_that_do_not(client: CodeClient) -> None:
+    caller = RunCaller(OWNER, CallRelay(user=""), may_search=False)
+    request = RunRequest('await tools.box.echo({"text": "a"})\nawait search_tools("echo")')
+    report = await client.app.code.run_code.run(request, caller)
+    assert [call.outcome for call in report.calls] == ["ok", "FORBIDDEN"]
+
+
+async def test_types_are_printed_within_a_budget(client: CodeClient) -> None:
+    response = await client.http.get("/api/v1/run/types", params={"q": "echo", "limit": 5, "max_tokens": 300})
+    found = response.json()
+    assert "async def echo(self, params: BoxEchoParams) -> BoxEchoResult" in found["types"]
+    assert found["tokens"] <= 300
+    (text,), _ = await client.call("search_tools", query="echo", output="types", limit=1)
+    assert "class BoxEchoParams(TypedDict):" in text
+
+
+async def test_health_says_which_languages_are_there(client: CodeClient) -> None:
+    health = (await client.http.get("/health")).json()
+    assert health["code"]["python"] == "ready"
+
+
+async def test_the_tool_is_listed_where_programs_can_be_run(client: CodeClient) -> None:
+    tools = (await client.send("tools/list"))["tools"]
+    (tool,) = [each for each in tools if each["name"] == "run_code"]
+    assert tool["inputSchema"]["properties"]["language"]["enum"] == ["python"]
+    assert len(tools) == len(TOOLS) + 1
+
+
+async def test_a_program_is_only_checked_when_that_is_all(client: CodeClient) -> None:
+    answer = await client.run('await tools.box.echo({"text": "a"})', check_only=True)
+    assert (answer["end"], answer["calls"]) == ("done", [])
