@@ -37,6 +37,18 @@ async def test_suggestions_are_pending_until_a_person_reviews_them(
         await skill_store.review_suggestion(999, SuggestionStatus.APPROVED)
 
 
+async def test_a_review_puts_the_chosen_items_that_are_still_there_into_the_skill(
+    item_store: ItemStore, skill_store: SkillStore
+) -> None:
+    await item_store.save_items([(READ, TERMS), (WRITE, TERMS), (PROMPT, TERMS)])
+    chosen = Suggestion("Gardening", item_ids=(READ.id, "gone__since", WRITE.id))
+    made = await skill_store.add_suggestion(chosen)
+    assert await skill_store.list_suggestions() == [chosen]
+    await skill_store.review_suggestion(made.number or 0, SuggestionStatus.APPROVED, into=Skill("garden", "Gardening"))
+    for item, expected in ((READ, ["garden"]), (WRITE, ["garden"]), (PROMPT, [])):
+        assert [a.skill_id for a in (await get_fingerprint(item_store, item)).assignments] == expected
+
+
 @pytest.mark.req("H-10")
 async def test_a_classification_replaces_assignments_stamp_and_pending_suggestions(
     item_store: ItemStore, skill_store: SkillStore

@@ -188,7 +188,7 @@ class SuggestionStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A skill that an item needed and that did not exist. A person decides about it."""
+    """A skill that an item needed and that did not exist, or that somebody proposed. A person decides about it."""
 
     name: str
     description: str = ""
@@ -198,6 +198,8 @@ class Suggestion:
     number: int | None = field(default=None, compare=False)
     keywords: tuple[str, ...] = ()
     examples: tuple[str, ...] = ()
+    item_ids: tuple[str, ...] = ()
+    """The items that were chosen for it."""
 
 
 @dataclass(frozen=True, slots=True)

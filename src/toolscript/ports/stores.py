@@ -183,7 +183,7 @@ class SkillStore(Protocol):
     async def review_suggestion(
         self, number: int, status: SuggestionStatus, reviewed_by: str | None = None, *, into: Skill | str | None = None
     ) -> Suggestion:
-        """Records a person's decision about a pending suggestion. With `into`, its item goes into that existing skill
+        """Records a person's decision about a pending suggestion. With `into`, its items go into that existing skill
         (an id) or new skill. Raises NotFound for an unknown suggestion or skill, Conflict for a suggestion that is not
         pending or a skill id that is taken."""
 

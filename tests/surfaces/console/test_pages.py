@@ -154,9 +154,30 @@ async def test_tools_are_chosen_on_the_map(console_gateway: RunningGateway, open
     chosen = page.get_by_role("region", name="Chosen tools")
     await chosen.get_by_role("link", name="filesystem__read_text_file").wait_for()
     assert await find_violations(page) == []
-    await page.get_by_label("Words of names").fill("echo")
     await chosen.get_by_role("button", name="Let go").click()
     await chosen.wait_for(state="detached")
+
+
+@pytest.mark.req("W-01", "W-02")
+async def test_a_skill_is_proposed_from_the_map_and_approved_with_the_keyboard_alone(
+    console_gateway: RunningGateway, open_page: OpenPage
+) -> None:
+    page = await open_page(f"{console_gateway.url}/#/map")
+    await page.get_by_text("File Operations").wait_for()
+    await page.get_by_label("Words of names").fill("echo")
+    await page.locator("canvas").press("c")
+    chosen = page.get_by_role("region", name="Chosen tools")
+    assert await chosen.get_by_role("link").all_inner_texts() == ["everything__echo"]
+    await chosen.get_by_label("Skill", exact=True).fill("Echoes of the mountains")
+    await page.keyboard.press("Enter")
+    await chosen.get_by_role("link", name="Review it").press("Enter")
+    review = page.get_by_role("region", name="Review")
+    await review.get_by_text("Echoes of the mountains").wait_for()
+    await review.get_by_role("link", name="everything__echo").wait_for()
+    await review.press("a")
+    await page.get_by_role("button", name="Echoes of the mountains").press("Enter")
+    await page.locator(".skill-tools").get_by_text("by a person").wait_for()
+    assert await page.locator(".skill-tools a").all_inner_texts() == ["echo"]
 
 
 @pytest.mark.req("W-02")

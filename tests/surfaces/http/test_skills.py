@@ -200,6 +200,35 @@ async def test_a_suggestion_is_approved_once_and_becomes_a_skill(http: httpx.Asy
     assert [(s["id"], s["reviewed_by"]) for s in decided] == [(number, "ada")]
 
 
+@pytest.mark.req("H-11", "W-01")
+async def test_a_skill_is_suggested_for_chosen_tools_which_its_approval_puts_into_it(http: httpx.AsyncClient) -> None:
+    wanted = {"name": "Bee Keeping", "description": "Why not", "tool_ids": [TOOL, PAGE.id, TOOL]}
+    made = await http.post(f"{SKILLS}/suggestions", json=wanted)
+    assert (made.status_code, made.json()["tool_ids"], made.json()["status"]) == (201, [TOOL, PAGE.id], "pending")
+    assert (await http.post(f"{SKILLS}/suggestions", json=wanted | {"name": "bee keeping"})).status_code == 409
+    approved = await http.post(f"{SKILLS}/suggestions/{made.json()['id']}/approve")
+    assert (approved.status_code, approved.json()["id"]) == (201, "bee_keeping")
+    tools = (await http.get(f"{SKILLS}/bee_keeping/tools")).json()["tools"]
+    assert {(tool["id"], tool["origin"]) for tool in tools} == {(TOOL, "human"), (PAGE.id, "human")}
+    assert (await http.post(f"{SKILLS}/suggestions", json=wanted)).status_code == 409
+
+
+@pytest.mark.parametrize(
+    ("changed", "status"),
+    [
+        ({"tool_ids": []}, 422),
+        ({"tool_ids": ["no__such"]}, 404),
+        ({"name": " "}, 422),
+        ({"tool_ids": ["x"] * 201}, 422),
+    ],
+)
+async def test_a_suggestion_needs_a_name_and_tools_that_there_are(
+    http: httpx.AsyncClient, changed: dict[str, Any], status: int
+) -> None:
+    wanted = {"name": "Bee Keeping", "tool_ids": [TOOL]} | changed
+    assert (await http.post(f"{SKILLS}/suggestions", json=wanted)).status_code == status
+
+
 @pytest.mark.req("H-11")
 async def test_a_suggestion_is_rejected_or_merged(http: httpx.AsyncClient, app: App) -> None:
     await http.post(SKILLS, json=BEES)

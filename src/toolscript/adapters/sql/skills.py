@@ -190,25 +190,32 @@ def _review_suggestion(
         into = into.id
     if into is not None:
         _require_skills(session, {into})
-        if found[0].source_item_id:
-            _assign(session, found[0].source_item_id, [Assignment(into, 1.0, True, Origin.HUMAN)])
+        source = found[0].source_item_id
+        chosen = {*found[0].item_ids, *([source] if source else [])}
+        # Those that have vanished since are left out.
+        rows = session.rows(f"SELECT item_id FROM tools WHERE {session.among('item_id', 'ids')}", ids=sorted(chosen))
+        for row in rows:
+            _assign(session, row["item_id"], [Assignment(into, 1.0, True, Origin.HUMAN)])
     return found[0]
 
 
 def _read_suggestions(session: Session, condition: str, **parameters: Any) -> list[Suggestion]:
     rows = session.rows(
         "SELECT s.suggested_name AS name, s.suggested_description AS description, t.item_id AS source_item_id, "
-        "s.status, s.reviewed_by, s.id AS number, s.keywords, s.examples "
+        "s.status, s.reviewed_by, s.id AS number, s.keywords, s.examples, s.item_ids "
         f"FROM skill_suggestions s LEFT JOIN tools t ON t.id = s.source_tool_id WHERE {condition} ORDER BY s.id",
         **parameters,
     )
-    return [load(Suggestion, {**row, "status": SuggestionStatus(row["status"])}) for row in rows]
+    return [
+        load(Suggestion, {**row, "status": SuggestionStatus(row["status"]), "item_ids": row["item_ids"] or []})
+        for row in rows
+    ]
 
 
 INSERT_SUGGESTION = (
     "INSERT INTO skill_suggestions "
-    "(suggested_name, suggested_description, keywords, examples, source_tool_id, status) "
-    "VALUES (:name, :description, :keywords, :examples, :source, :status)"
+    "(suggested_name, suggested_description, keywords, examples, item_ids, source_tool_id, status) "
+    "VALUES (:name, :description, :keywords, :examples, :item_ids, :source, :status)"
 )
 
 
@@ -232,6 +239,7 @@ def _suggestion_row(source: int | None, suggestion: Suggestion) -> dict[str, Any
         "description": suggestion.description,
         "keywords": suggestion.keywords,
         "examples": suggestion.examples,
+        "item_ids": suggestion.item_ids,
         "source": source,
         "status": suggestion.status.value,
     }

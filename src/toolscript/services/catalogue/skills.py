@@ -29,6 +29,8 @@ MAX_DESCRIPTION_LENGTH = 4_000
 MAX_WORD_LENGTH = 100
 MAX_WORDS = 100
 MAX_SKILLS = 3
+# Items of a suggested skill. More are a domain, not a skill.
+MAX_CHOSEN = 200
 NEAREST = 3
 
 log = logging.getLogger(__name__)
@@ -148,6 +150,31 @@ class Skills:
         """The suggested skills of that status (None: all), oldest first."""
         return await self._skill_store.list_suggestions(status)
 
+    async def suggest(self, name: str, description: str, item_ids: Sequence[str]) -> Suggestion:
+        """Queues a skill for these items for review. Raises Invalid, NotFound for an unknown item, or Conflict when
+        there is such a skill or a pending suggestion of that name."""
+        if not 1 <= len(item_ids) <= MAX_CHOSEN:
+            raise Invalid(
+                f"a suggestion has 1 to {MAX_CHOSEN} items: {len(item_ids)} were given",
+                details={"field": "tool_ids", "allowed": f"1 to {MAX_CHOSEN} ids of items"},
+            )
+        name = _check_text("name", name, MAX_NAME_LENGTH, required=True)
+        description = _check_text("description", description, MAX_DESCRIPTION_LENGTH, lines=True)
+        items = [(await self._item(item_id)).item for item_id in dict.fromkeys(item_ids)]
+        async with self._lock:
+            known = {skill.name.casefold() for skill in await self._skill_store.list_skills(active_only=False)}
+            known |= {each.name.casefold() for each in await self.suggestions()}
+            if name.casefold() in known:
+                raise Conflict(
+                    f"there is a skill {name!r}, or a suggestion of that name, already: choose another name",
+                    details={"field": "name"},
+                )
+            examples = _clean_words([item.name for item in items[:MAX_WORDS]])
+            ids = tuple(item.id for item in items)
+            return await self._skill_store.add_suggestion(
+                Suggestion(name, description, examples=examples, item_ids=ids)
+            )
+
     async def approve(
         self,
         number: int,
@@ -157,7 +184,7 @@ class Skills:
         description: str | None = None,
         reviewed_by: str | None = None,
     ) -> CountedSkill:
-        """Makes a suggestion a skill, with another id, name or description where given, and assigns its item to it.
+        """Makes a suggestion a skill, with another id, name or description where given, and assigns its items to it.
 
         Classifies the items without a skill again; for a suggestion that was proposed for a group of items, all items
         that neither a person nor a language model has classified.
@@ -181,7 +208,8 @@ class Skills:
                 )
             )
             await self._skill_store.review_suggestion(number, SuggestionStatus.APPROVED, reviewed_by, into=skill)
-        await self._reclassify(await self._waiting() if suggested.source_item_id else None)
+        has_items = suggested.source_item_id or suggested.item_ids
+        await self._reclassify([*await self._waiting(), *suggested.item_ids] if has_items else None)
         return await self.get(skill.id)
 
     async def reject(self, number: int, *, reviewed_by: str | None = None) -> Suggestion:
@@ -192,13 +220,14 @@ class Skills:
         return await self._skill_store.review_suggestion(number, SuggestionStatus.REJECTED, reviewed_by)
 
     async def merge(self, number: int, into: str, *, reviewed_by: str | None = None) -> Suggestion:
-        """Assigns the item of a suggestion to an existing skill. Raises NotFound or Conflict."""
+        """Assigns the items of a suggestion to an existing skill. Raises NotFound or Conflict."""
         reviewed_by = _check_reviewer(reviewed_by)
         await self._pending(number)
         await self.get(into)
         decided = await self._skill_store.review_suggestion(number, SuggestionStatus.MERGED, reviewed_by, into=into)
-        if decided.source_item_id:
-            await self._follow(self._sync.follow([decided.source_item_id]))
+        items = [*decided.item_ids, *([decided.source_item_id] if decided.source_item_id else [])]
+        if items:
+            await self._follow(self._sync.follow(items))
         return decided
 
     async def _item(self, item_id: str) -> StoredItem:

@@ -45,6 +45,7 @@ def build_suggestion_response(suggestion: Suggestion) -> dict[str, Any]:
         "keywords": list(suggestion.keywords),
         "examples": list(suggestion.examples),
         "source_tool_id": suggestion.source_item_id,
+        "tool_ids": list(suggestion.item_ids),
         "status": suggestion.status.value,
         "reviewed_by": suggestion.reviewed_by,
     }

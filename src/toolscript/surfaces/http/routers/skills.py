@@ -45,6 +45,18 @@ async def list_suggestions(
 
 
 @router.post(
+    "/skills/suggestions",
+    summary="Suggest a skill for chosen tools",
+    status_code=201,
+    response_model=schemas.SuggestionResponse,
+    responses=errors(400, 404, 409),
+)
+async def suggest_skill(app: CurrentApp, body: schemas.SuggestRequest) -> JsonResponse:
+    suggestion = await app.skills.suggest(body.name, body.description, body.tool_ids)
+    return JsonResponse(responses.build_suggestion_response(suggestion), 201)
+
+
+@router.post(
     "/skills/suggestions/{number}/approve",
     summary="Make a suggestion a skill, and classify the waiting tools",
     status_code=201,
@@ -73,7 +85,7 @@ async def reject_suggestion(
 
 @router.post(
     "/skills/suggestions/{number}/merge",
-    summary="Put the tool of a suggestion into an existing skill",
+    summary="Put the tools of a suggestion into an existing skill",
     response_model=schemas.SuggestionResponse,
     responses=errors(400, 404, 409),
 )

@@ -9,6 +9,7 @@ from pydantic import Field, StrictBool, StringConstraints
 from toolscript.domain.catalog import ItemType, Origin, Skill, SuggestionStatus
 from toolscript.services.catalogue.skill_proposals import MAX_PROPOSALS
 from toolscript.services.catalogue.skills import (
+    MAX_CHOSEN,
     MAX_DESCRIPTION_LENGTH,
     MAX_ID_LENGTH,
     MAX_NAME_LENGTH,
@@ -65,6 +66,16 @@ class NewSkillRequest(SkillRequest):
     """A new skill."""
 
     id: Id
+
+
+class SuggestRequest(RequestModel):
+    """A skill for chosen tools, to be reviewed."""
+
+    name: Name
+    description: Description = ""
+    tool_ids: list[Annotated[str, StringConstraints(pattern=ONE_LINE)]] = Field(
+        min_length=1, max_length=MAX_CHOSEN, description="The tools that the skill is for.", examples=[["git__git_log"]]
+    )
 
 
 class ApproveRequest(RequestModel):
@@ -189,6 +200,7 @@ class SuggestionResponse(ResponseModel):
     keywords: list[str]
     examples: list[str]
     source_tool_id: str | None
+    tool_ids: list[str] = Field(description="The tools that were chosen for it, which an approval puts into the skill.")
     status: SuggestionStatus
     reviewed_by: str | None
 

@@ -51,9 +51,10 @@ function ToolMap({ map, skills, calls }) {
   }, [words, map]);
   return html`
     <div class="filters"><label class="field grow"><span class="unseen">Words of names</span><input type="text" placeholder="Show tools with these words in their names" value=${words} onInput=${(event) => setWords(event.target.value)} /></label>
+      <button type="button" class="button" onClick=${() => view.current.chooseShown()} title="Chooses the tools that the map shows now and whose names have the words">Choose what is shown</button>
       <button type="button" class="button" onClick=${() => view.current.reset()}>Show all</button></div>
-    <div class="card map"><canvas ref=${canvas} tabindex="0" role="img" aria-label=${`A map of ${plural(map.tools.length, "tool")}. The page Tools lists them as text.`}></canvas>
-      <p class="map-hint">${hovered ? html`<strong class="mono"><${Text} value=${hovered.id} max=${90} /></strong> ${plural(hovered.calls, "call")}` : "Wheel: zoom. Drag: move. Shift and drag: choose tools. Click: open."}</p></div>
+    <div class="card map"><canvas ref=${canvas} tabindex="0" role="img" aria-label=${`A map of ${plural(map.tools.length, "tool")}. The page Tools lists them as text. Arrows move it, plus and minus zoom, c chooses what is shown, Escape lets go.`}></canvas>
+      <p class="map-hint">${hovered ? html`<strong class="mono"><${Text} value=${hovered.id} max=${90} /></strong> ${plural(hovered.calls, "call")}` : "Wheel or + −: zoom. Drag or arrows: move. Shift and drag, or c: choose tools. Click: open."}</p></div>
     <p class="legend map-legend">${legend.map((each) => html`<span key=${each.id}><i class=${`skill-${each.colour}`}></i><${Text} value=${each.name} max=${40} /> ${each.count}</span>`)}<span><i class="skill-0"></i>other</span></p>
     ${selected.length > 0 && html`<${Selection} key=${selected.map((tool) => tool.id).join()} tools=${selected} onClose=${() => view.current.choose([])} />`}`;
 }

@@ -82,6 +82,14 @@ export class MapView {
     this.sort();
   }
 
+  /** Chooses what the window of the map shows, without what is faded by words. */
+  chooseShown() {
+    this.choose(this.tools.filter((tool) => {
+      const [x, y] = this.place(tool);
+      return x >= 0 && y >= 0 && x <= this.width && y <= this.height && (!this.isMarked || this.isMarked(tool));
+    }));
+  }
+
   reset() {
     Object.assign(this, { scale: 1, left: 0, top: 0 });
     this.draw();
@@ -185,6 +193,8 @@ export class MapView {
       this.draw();
     } else if (event.key === "+") this.zoomTo(this.scale * 1.3);
     else if (event.key === "-") this.zoomTo(this.scale / 1.3);
+    else if (event.key === "c") this.chooseShown();
+    else if (event.key === "Escape") this.choose([]);
     else return;
     event.preventDefault();
   }

@@ -7,6 +7,8 @@ import { link } from "../../core/router.js";
 import { Problem } from "../../parts/states.js";
 import { Text } from "../../parts/text.js";
 
+const MAX_SHOWN = 40;
+
 export function Review({ skills, onDecided }) {
   const queue = useApi("/api/v1/skills/suggestions");
   const [index, setIndex] = useState(0);
@@ -34,6 +36,7 @@ export function Review({ skills, onDecided }) {
       <p class="muted"><kbd>a</kbd><kbd>r</kbd><kbd>m</kbd> decide, <kbd>j</kbd><kbd>k</kbd> move</p></div>
     <p><strong><${Text} value=${current.name} max=${120} /></strong>${current.source_tool_id && html` for <a class="mono" href=${link("tool", current.source_tool_id)}><${Text} value=${current.source_tool_id} max=${100} /></a>`}</p>
     <p><${Text} value=${current.description} max=${600} /></p>
+    ${current.tool_ids.length > 0 && html`<p>For ${plural(current.tool_ids.length, "tool")}: <span class="names mono">${current.tool_ids.slice(0, MAX_SHOWN).map((id, i) => html`${i ? ", " : ""}<a key=${id} href=${link("tool", id)}><${Text} value=${id} max=${80} /></a>`)}${current.tool_ids.length > MAX_SHOWN && " …"}</span></p>`}
     <p class="tags">${current.keywords.slice(0, 16).map((word) => html`<span class="tag" key=${word}><${Text} value=${word} max=${40} /></span>`)}</p>
     ${error && html`<${Problem} error=${error} />`}
     <div class="review-end"><button type="button" class="button primary" disabled=${busy} onClick=${() => decide("approve")}>Approve</button>
