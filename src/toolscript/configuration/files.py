@@ -84,8 +84,7 @@ def load_configuration(
     Disabled servers are left out, and so are the entries of an earlier file that a later one replaces. Raises one
     Invalid with all problems.
     """
-    candidates = [home / FILE_NAME, folder / FILE_NAME] if path is None else [folder / _expand_home(str(path), home)]
-    sources = [_ConfigurationFile(file, home, environment) for file in dict.fromkeys(candidates)]
+    sources = [_ConfigurationFile(file, home, environment) for file in list_files(path, home=home, folder=folder)]
     entries: dict[str, _ServerEntry] = {}
     profiles: dict[str, Profile] = {}
     for source in sources:
@@ -98,6 +97,17 @@ def load_configuration(
         raise _build_error(problems)
     watched = [*(s.file for s in sources), *(file for s in sources for file in s.env_files)]
     return Configuration(tuple(filter(None, specs)), tuple(dict.fromkeys(watched)), tuple(profiles.values()))
+
+
+def list_files(path: Path | None, *, home: Path, folder: Path) -> list[Path]:
+    """The files that are read, whether they exist or not; later ones win."""
+    candidates = [home / FILE_NAME, folder / FILE_NAME] if path is None else [folder / _expand_home(str(path), home)]
+    return list(dict.fromkeys(candidates))
+
+
+def check_name(name: str) -> str | None:
+    """Why a server cannot have this name; None if it can."""
+    return None if re.fullmatch(_NAME, name) else _NAME_RULE
 
 
 def parse_entry(name: str, source: str, *, file: Path, home: Path, environment: Mapping[str, str]) -> ServerSpec | None:
@@ -162,8 +172,8 @@ class _ConfigurationFile:
                 if name in entries:
                     first = entries[name].node
                     self.report(node, f"already defined as {first.key} in line {first.line}")
-                if not re.fullmatch(_NAME, name):
-                    self.report(node, _NAME_RULE)
+                if problem := check_name(name):
+                    self.report(node, problem)
                 if isinstance(node.value, dict):
                     entries[name] = _ServerEntry(self, name, node, node.value)
                 else:

@@ -14,6 +14,7 @@ from tests.servers import make_scripted_spec
 from tests.servers.gateway import RunningGateway, run_gateway
 from tests.surfaces.console.conftest import OpenPage, Page, find_violations
 
+HOSTILE_SERVER = "<img src=x onerror=alert(5)> ?#%"
 HOSTILE_LINE = '<script>alert(3)</script> <img src=x onerror="alert(4)"> \u202esdrawkcab'
 
 
@@ -85,4 +86,29 @@ async def test_log_lines_are_text_and_appear_while_the_page_is_open(
         await http.post("/tools/steady__echo", json={"text": "x"})
     await row.get_by_role("img", name="Times of the last 2 calls").last.wait_for()
     await row.get_by_text("1 error").wait_for()
+    assert await find_violations(page) == []
+
+
+@pytest.mark.req("W-01", "W-02")
+async def test_a_server_is_added_from_a_snippet_with_a_hostile_name(
+    gateway: RunningGateway, open_page: OpenPage
+) -> None:
+    page = await open_page(f"{gateway.url}/#/servers", expects=("Failed to load resource",))
+    form = page.get_by_role("region", name="Add a server")
+    await form.get_by_label("Snippet").fill("npx -y something")
+    await form.get_by_text("the snippet is not valid JSON").wait_for()
+    await form.get_by_label("Snippet").fill(json.dumps({"<script>x</script>": {"command": "x"}}))
+    await form.get_by_text("invalid server name").wait_for()
+    assert await form.get_by_role("button", name="Add 1 server").is_disabled()
+    await form.get_by_label("Snippet").fill(json.dumps(make_scripted_spec(tools=["echo"])))
+    await form.get_by_label("Name of the server").fill(HOSTILE_SERVER)
+    await form.get_by_text("scripted.py").wait_for()
+    assert await find_violations(page) == []
+    await form.get_by_role("button", name="Add 1 server").click()
+    await form.get_by_text("The gateway connects now").wait_for()
+    row = find_row(page, HOSTILE_SERVER)
+    await row.get_by_text("ready", exact=True).wait_for()
+    await row.get_by_role("button", name=HOSTILE_SERVER).click()
+    await row.get_by_role("button", name="Stop").click()
+    await row.get_by_text("stopped", exact=True).wait_for()
     assert await find_violations(page) == []

@@ -26,7 +26,8 @@ from toolscript.domain.errors import Invalid
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.cli.main import run
 from toolscript.surfaces.http.app import ROUTES, create_http_app
-from toolscript.surfaces.http.guard import Guard, is_loopback
+from toolscript.surfaces.http.dependencies import is_loopback
+from toolscript.surfaces.http.guard import Guard
 from toolscript.surfaces.http.served_app import ServedApp
 from toolscript.surfaces.http.server import HttpServer
 

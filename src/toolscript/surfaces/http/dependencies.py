@@ -6,8 +6,10 @@ The guard and the OpenAPI document read the declaration with `get_scope`.
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from fastapi import Depends, Path, Query, Request
 from fastapi.routing import APIRoute
@@ -15,7 +17,7 @@ from fastapi.routing import APIRoute
 from toolscript.app.app import App
 from toolscript.domain import access
 from toolscript.domain.access import Plan, Principal, Scope
-from toolscript.domain.errors import InvalidArguments, Unavailable
+from toolscript.domain.errors import Forbidden, InvalidArguments, Unavailable
 from toolscript.domain.files.jobs import Job, JobTarget
 from toolscript.domain.requests import caller_name, is_preview
 from toolscript.services.ingest.jobs import find_target
@@ -50,6 +52,14 @@ async def get_app(served: Served) -> App:
 CurrentApp = Annotated[App, Depends(get_app)]
 
 
+def is_loopback(host: str) -> bool:
+    """Whether a name or address can only mean this machine."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 async def allow_everyone() -> None:
     """Declares a route that needs no credentials."""
 
@@ -80,6 +90,29 @@ Caller = Annotated[Principal, Depends(get_principal)]
 def get_caller(request: Request) -> access.Caller:
     """Returns whose request this is, on routes whose key the guard has checked."""
     return identify_caller(request.scope["grant"], request.client.host if request.client else None)
+
+
+async def require_known_caller(request: Request, served: Served) -> None:
+    """Checks who changes what runs on this machine. Where nobody needs a key, that is only for programs and pages of
+    this machine: not for what comes through a proxy, which is on this machine too, nor for pages of other origins that
+    may search. Raises Forbidden."""
+    if request.scope["grant"].caller is not None:
+        return
+    headers = request.headers
+    own = headers.get("host", "")
+    addresses = [
+        served.settings.host,
+        request.client.host if request.client else "",
+        urlsplit(f"//{own}").hostname or "",
+    ]
+    is_forwarded = any(name in headers for name in ("forwarded", "via", "x-forwarded-for", "x-real-ip"))
+    is_foreign = urlsplit(headers.get("origin", f"//{own}")).netloc != own
+    if is_forwarded or is_foreign or not all(map(is_loopback, addresses)):
+        raise Forbidden(
+            "this gateway asks nobody for a key, so only its own machine may add servers: their commands run there. "
+            "Set TOOLSCRIPT_API_KEY, or create a key with `toolscript keys create NAME --scope admin`, and send it",
+            details={"field": "Authorization"},
+        )
 
 
 async def admit_tenant(app: CurrentApp, caller: Caller) -> Plan:

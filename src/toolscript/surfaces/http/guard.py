@@ -26,7 +26,7 @@ from toolscript.domain.profiles import DEFAULT_PROFILE
 from toolscript.domain.requests import caller_limit, caller_name, profile_name
 from toolscript.surfaces.callers import apply_profile, find_grant, require_scope
 from toolscript.surfaces.console.static_files import is_console_request
-from toolscript.surfaces.http.dependencies import get_scope
+from toolscript.surfaces.http.dependencies import get_scope, is_loopback
 from toolscript.surfaces.http.errors import error_response
 from toolscript.surfaces.http.oauth import add_challenge
 from toolscript.surfaces.http.request_tracking import get_mcp_profile, is_mcp_path
@@ -37,14 +37,6 @@ Address = tuple[str, int | None]
 """A host name in lower case, and a port."""
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a name or address can only mean this machine."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 class Guard:

@@ -6,6 +6,7 @@ import asyncio
 from contextlib import suppress
 
 from toolscript.app.app import App
+from toolscript.configuration.snippets import ConfigurationPlace
 from toolscript.domain.errors import Unavailable
 from toolscript.settings import Settings
 from toolscript.surfaces.callers import STILL_STARTING
@@ -25,6 +26,8 @@ class ServedApp:
         """Set when it is ready for the first time, and for ever after."""
         self.is_stopping = asyncio.Event()
         """Set when the server stops: streams end then."""
+        self.place: ConfigurationPlace | None = None
+        """The configuration files that servers can be added to, if there are any."""
         if app:
             self._open.set()
         if ready:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from toolscript.configuration.snippets import PlannedAddition
     from toolscript.domain.servers import LogLine, ServerStatus
 
 
@@ -56,4 +57,23 @@ def build_log_response(server: str, lines: Sequence[LogLine]) -> dict[str, Any]:
             }
             for line in lines
         ],
+    }
+
+
+def build_snippet_response(addition: PlannedAddition, *, added: bool) -> dict[str, Any]:
+    """Builds the response of `POST /api/v1/servers` and `toolscript servers add --json`."""
+    return {
+        "file": str(addition.file),
+        "servers": [
+            {
+                "name": server.name,
+                "transport": server.transport.value if server.transport else None,
+                "runs": server.runs,
+                "variables": list(server.variables),
+                "problem": server.problem,
+                "warnings": list(server.warnings),
+            }
+            for server in addition.servers
+        ],
+        "added": added,
     }

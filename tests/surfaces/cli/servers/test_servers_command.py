@@ -63,3 +63,24 @@ def test_a_server_is_stopped_stays_so_in_the_next_run_and_is_started(tmp_path: P
 def test_without_a_gateway_the_commands_say_what_to_start(tmp_path: Path) -> None:
     refused = toolscript(tmp_path, "servers", "stop", "own", code=3)
     assert "`toolscript gateway start`" in refused.stderr
+
+
+@pytest.mark.req("G-01", "G-09")
+def test_servers_are_added_with_and_without_a_gateway(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    snippet = tmp_path / "snippet.json"
+    snippet.write_text(json.dumps({"mcpServers": {"own": make_scripted_spec(tools=["echo"])}}), encoding="utf-8")
+    checked = toolscript(tmp_path, "servers", "add", str(snippet), "--dry-run").stdout
+    assert "own: " in checked
+    assert "Nothing was written" in checked
+    assert not (tmp_path / ".toolscript.json").exists()
+    assert f"Added to {tmp_path / '.toolscript.json'}." in toolscript(tmp_path, "servers", "add", str(snippet)).stdout
+    with run_gateway(tmp_path, "--data-dir", str(tmp_path / "data")):
+        again = toolscript(tmp_path, "servers", "add", str(snippet), code=2)
+        assert "of this name already" in again.stderr
+        entry = tmp_path / "entry.json"
+        entry.write_text(json.dumps(make_scripted_spec(tools=["pid"])), encoding="utf-8")
+        assert "give the server a name" in toolscript(tmp_path, "servers", "add", str(entry), code=2).stderr
+        added = toolscript(tmp_path, "servers", "add", str(entry), "--name", "second", "--json")
+        assert json.loads(added.stdout)["added"] is True
+    assert [*json.loads((tmp_path / ".toolscript.json").read_text())["mcpServers"]] == ["own", "second"]

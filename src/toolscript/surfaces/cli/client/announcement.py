@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 
+from toolscript.configuration.data_files import replace_file
 from toolscript.settings import Settings, describe_values
-from toolscript.surfaces.cli.client.data_files import replace_file
 
 FILE = "gateway.json"
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from toolscript.configuration.data_files import replace_file
 from toolscript.configuration.files import FILE_NAME, Configuration, load_configuration
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.servers import ServerSpec, ServerStart, ServerState
 from toolscript.settings import Settings
-from toolscript.surfaces.cli.client.data_files import replace_file
 from toolscript.surfaces.cli.client.notices import print_note_once
 from toolscript.surfaces.cli.terminal.text import escape_markup, print_note
 

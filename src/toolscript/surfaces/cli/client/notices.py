@@ -10,9 +10,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from toolscript.configuration.data_files import replace_file
 from toolscript.settings import Settings, describe_values, find_unknown_variables, get_variable, is_secret
 from toolscript.surfaces.cli.client.announcement import read_announcement
-from toolscript.surfaces.cli.client.data_files import replace_file
 from toolscript.surfaces.cli.terminal.options import get_overrides
 from toolscript.surfaces.cli.terminal.text import print_note
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import signal
 import sys
 import time
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from toolscript.configuration.files import Configuration
+from toolscript.configuration.snippets import ConfigurationPlace
 from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable
 from toolscript.domain.servers import ServerSpec, ServerState, ServerStatus
 from toolscript.settings import Settings
@@ -153,6 +155,9 @@ class GatewayRun:
         while True:
             async with open_app(self._settings, serving=True, demo=self._choice.is_demo) as app:
                 app.profiles.replace(self._configuration.profiles)
+                self.server.served.place = ConfigurationPlace(
+                    self._settings.config, Path.home(), self._choice.folder, os.environ
+                )
                 self.server.served.current = app
                 with announce_gateway(self._settings, self.server.url, key=app.local_key):
                     await self._connect_and_watch(app)
@@ -206,7 +211,7 @@ class GatewayRun:
                 return
 
     def _announce_public_knowledge(self) -> None:
-        from toolscript.surfaces.http.guard import is_loopback
+        from toolscript.surfaces.http.dependencies import is_loopback
 
         settings = self._settings
         if settings.knowledge_access == "public" and not is_loopback(settings.host):
@@ -346,7 +351,7 @@ def _check_announcement_file(settings: Settings) -> None:
 def _create_http_server(settings: Settings) -> HttpServer:
     try:
         from toolscript.surfaces.callers import requires_key
-        from toolscript.surfaces.http.guard import is_loopback
+        from toolscript.surfaces.http.dependencies import is_loopback
         from toolscript.surfaces.http.server import HttpServer
     except ImportError as error:
         raise Invalid("serving HTTP needs an optional dependency: pip install 'toolscript[server]'") from error

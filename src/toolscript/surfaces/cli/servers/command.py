@@ -1,24 +1,31 @@
-"""`toolscript servers`: starts and stops the servers of a running gateway, and shows their logs."""
+"""`toolscript servers`: adds servers, starts and stops those of a running gateway, and shows their logs."""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, TextIO
 from urllib.parse import quote
 
 import click
 
-from toolscript.domain.errors import Unavailable
+from toolscript.configuration.snippets import ConfigurationPlace, plan_addition, write_addition
+from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.surfaces.cli.client.announcement import format_time
 from toolscript.surfaces.cli.client.completion import complete
 from toolscript.surfaces.cli.client.gateway import send_to_gateway
 from toolscript.surfaces.cli.client.session import read_settings
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.text import print_answer, printable
+from toolscript.surfaces.json.servers import build_snippet_response
 
 PATH = "/api/v1/servers"
 # A server that does not react to the end of its input is killed after some seconds.
 TIMEOUT_SECONDS = 60.0
+MAX_CHARACTERS = 65_536
+EXIT_INVALID = 2
 
 names_argument = click.argument(
     "names", metavar="SERVER...", nargs=-1, required=True, shell_complete=complete("servers")
@@ -27,16 +34,49 @@ names_argument = click.argument(
 
 @click.group()
 def servers() -> None:
-    """Start and stop the servers of a running gateway, and read their logs.
+    """Add servers; start and stop those of a running gateway, and read their logs.
 
     `toolscript list-servers` shows their states.
 
     \b
+    toolscript servers add snippet.json
     toolscript servers stop github
     toolscript servers start github
     toolscript servers restart github
     toolscript servers log github
     """
+
+
+@servers.command()
+@click.argument("file", metavar="[FILE]", type=click.File("r", encoding="utf-8"), default="-")
+@click.option("--name", metavar="NAME", help="The name of a server that is a single entry.")
+@click.option("--dry-run", is_flag=True, help="Show what would be added, and write nothing.")
+@options.catalogue
+def add(file: TextIO, name: str | None, dry_run: bool) -> None:
+    """Add servers from the snippet that their documentation gives.
+
+    FILE, or the standard input, has JSON: an object with mcpServers (or servers), entries by name, or a single entry.
+    Its commands run on the machine of the gateway. Without a gateway the servers are added to the file of --config, or
+    to ~/.toolscript.json. What the file has stays as it is, with its comments. Exits with 2, and adds nothing, when one
+    of the servers has a problem.
+
+    \b
+    toolscript servers add snippet.json
+    echo '{"command": "uvx", "args": ["mcp-server-git"]}' | toolscript servers add --name git
+    """
+    settings, body = read_settings(), {"snippet": file.read(MAX_CHARACTERS + 1), "name": name}
+    if len(body["snippet"] or "") > MAX_CHARACTERS:
+        raise Invalid(f"the snippet has more than {MAX_CHARACTERS} characters: give the entries of some servers only")
+    answer = send_to_gateway(settings, f"{PATH}/check" if dry_run else PATH, body=body)
+    if answer is None:
+        place = ConfigurationPlace(settings.config, Path.home(), Path.cwd(), os.environ)
+        addition = plan_addition(body["snippet"] or "", place, name)
+        if not dry_run:
+            write_addition(addition)
+        answer = build_snippet_response(addition, added=not dry_run)
+    print_answer(answer, _show_addition)
+    if any(server["problem"] for server in answer["servers"]):
+        sys.exit(EXIT_INVALID)
 
 
 @servers.command()
@@ -106,6 +146,19 @@ def _show_states(answer: Mapping[str, Any]) -> None:
     for server in answer["servers"]:
         state = "starting" if server["state"] == "connecting" else server["state"]
         click.echo(f"{printable(server['name'])}: {state}")
+
+
+def _show_addition(answer: Mapping[str, Any]) -> None:
+    for server in answer["servers"]:
+        click.echo(f"{printable(server['name'])}: {printable(server['runs'])}")
+        if server["variables"]:
+            click.echo(f"  with {', '.join(map(printable, server['variables']))}")
+        for warning in server["warnings"]:
+            click.echo(click.style("  warning: ", fg="yellow") + printable(warning))
+        if server["problem"]:
+            click.echo(click.style("  cannot be added: ", fg="red") + printable(server["problem"]))
+    where = printable(answer["file"])
+    click.echo(f"Added to {where}." if answer["added"] else f"Nothing was written to {where}.")
 
 
 def _show_log(answer: Mapping[str, Any]) -> None:

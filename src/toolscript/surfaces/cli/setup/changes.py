@@ -17,11 +17,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from toolscript.configuration.data_files import OWNER_ONLY, replace_file
 from toolscript.configuration.jsonc import JsoncError, parse_jsonc
 from toolscript.configuration.jsonc_edit import read_source, remove_member, set_values
 from toolscript.configuration.setup_plan import FileChange, compute_list_digests
 from toolscript.domain.errors import Conflict, NotFound, Unavailable
-from toolscript.surfaces.cli.client.data_files import OWNER_ONLY, replace_file
 
 FILE = "setup.json"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"

@@ -1,21 +1,55 @@
-"""Servers over HTTP: start, stop and restart them, and read their logs."""
+"""Servers over HTTP: add them, start, stop and restart them, and read their logs."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Depends, Path
 
+from toolscript.configuration.snippets import PlannedAddition, plan_addition, write_addition
+from toolscript.domain.errors import Unavailable
 from toolscript.domain.requests import caller_name
-from toolscript.surfaces.http.dependencies import ADMIN, CurrentApp
+from toolscript.surfaces.http.dependencies import ADMIN, CurrentApp, Served, require_known_caller
 from toolscript.surfaces.http.openapi import errors
 from toolscript.surfaces.http.responses import JsonResponse
 from toolscript.surfaces.http.schemas import servers as schemas
+from toolscript.surfaces.http.served_app import ServedApp
 from toolscript.surfaces.json import servers as responses
 
 router = APIRouter(prefix="/api/v1/servers", tags=["servers"], dependencies=[ADMIN])
 
+KNOWN_CALLER = Depends(require_known_caller)
 ServerName = Annotated[str, Path(description="The server's name in the configuration.", examples=["filesystem"])]
+
+
+@router.post(
+    "/check",
+    summary="What a snippet would add to the configuration",
+    description="Writes nothing. The same callers may ask that may add servers.",
+    response_model=schemas.SnippetResponse,
+    responses=errors(400),
+    dependencies=[KNOWN_CALLER],
+)
+async def check_snippet(served: Served, body: schemas.SnippetRequest) -> JsonResponse:
+    return JsonResponse(responses.build_snippet_response(await _plan(served, body), added=False))
+
+
+@router.post(
+    "",
+    summary="Add servers from a snippet to the gateway's configuration file",
+    description="The gateway runs the commands of the snippet, so this needs the scope `admin`; where nobody needs a "
+    "key, only programs and pages of the gateway's own machine may do it. Nothing is written if one of the servers has "
+    "a problem. What the file has stays as it is. The gateway notices the change within a second.",
+    response_model=schemas.SnippetResponse,
+    status_code=201,
+    responses=errors(400, 409),
+    dependencies=[KNOWN_CALLER],
+)
+async def add_servers(served: Served, body: schemas.SnippetRequest) -> JsonResponse:
+    addition = await _plan(served, body)
+    await asyncio.to_thread(write_addition, addition)
+    return JsonResponse(responses.build_snippet_response(addition, added=True), status_code=201)
 
 
 @router.post(
@@ -66,6 +100,12 @@ async def restart_server(name: ServerName, app: CurrentApp) -> JsonResponse:
 )
 async def get_server_log(name: ServerName, app: CurrentApp) -> JsonResponse:
     return JsonResponse(responses.build_log_response(name, app.gateway.get_log(name)))
+
+
+async def _plan(served: ServedApp, body: schemas.SnippetRequest) -> PlannedAddition:
+    if served.place is None:
+        raise Unavailable("this gateway has no configuration file that servers could be added to")
+    return await asyncio.to_thread(plan_addition, body.snippet, served.place, body.name)
 
 
 def _describe_caller() -> str:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pydantic import Field
 
 from toolscript.domain.servers import LogSource, ServerState, Transport
-from toolscript.surfaces.http.schemas.models import CamelResponseModel, ResponseModel
+from toolscript.surfaces.http.schemas.models import CamelResponseModel, RequestModel, ResponseModel
+
+MAX_SNIPPET = 65_536
 
 
 class RecentCallResponse(ResponseModel):
@@ -71,3 +73,33 @@ class ServerLogResponse(ResponseModel):
 
     server: str
     lines: list[LogLineResponse] = Field(description="Up to 200, the oldest first.")
+
+
+class SnippetRequest(RequestModel):
+    """A snippet of a server's documentation."""
+
+    snippet: str = Field(
+        max_length=MAX_SNIPPET,
+        description="JSON: an object with `mcpServers` (or `servers`), entries by name, or a single entry.",
+        examples=['{"mcpServers": {"git": {"command": "uvx", "args": ["mcp-server-git"]}}}'],
+    )
+    name: str | None = Field(default=None, max_length=200, description="The name of a server that is a single entry.")
+
+
+class PlannedServerResponse(ResponseModel):
+    """A server of the snippet."""
+
+    name: str
+    transport: Transport | None = Field(description="Null if the entry has a problem.")
+    runs: str = Field(description="The command line that the gateway will run, or the address that it will connect to.")
+    variables: list[str] = Field(description="Names of its variables and headers, without their values.")
+    problem: str | None = Field(description="Why it cannot be added.")
+    warnings: list[str] = Field(description="What has to be looked at, such as a placeholder instead of a token.")
+
+
+class SnippetResponse(ResponseModel):
+    """What the snippet adds to the configuration."""
+
+    file: str = Field(description="The configuration file.")
+    servers: list[PlannedServerResponse]
+    added: bool = Field(description="Whether the servers are in the file now.")

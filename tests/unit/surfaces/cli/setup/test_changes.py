@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from toolscript.configuration.data_files import replace_file
 from toolscript.configuration.setup_plan import FileChange
 from toolscript.domain.errors import Conflict, NotFound, Unavailable
-from toolscript.surfaces.cli.client.data_files import replace_file
 from toolscript.surfaces.cli.setup.changes import FILE, RestoredFile, apply_changes, undo_changes
 
 pytestmark = pytest.mark.req("G-21")

@@ -6,6 +6,7 @@ import { useAction, useTitle } from "../core/hooks.js";
 import { useEvents } from "../core/live_events.js";
 import { Empty, Loaded, Problem } from "../parts/states.js";
 import { Text, visible } from "../parts/text.js";
+import { AddServer } from "./servers/add_server.js";
 import { AgentConfiguration } from "./servers/agent_configuration.js";
 import { Server } from "./servers/server.js";
 
@@ -19,9 +20,8 @@ export default function ServersPage() {
       ${data.configurationError && html`<p class="problem" role="alert"><strong>The last change of the configuration was not applied.</strong> <bdi>${visible(data.configurationError)}</bdi></p>`}
       ${data.configurationWarnings.map((warning) => html`<p class="note" key=${warning}><${Text} value=${warning} max=${500} /></p>`)}
       <${List} servers=${data.servers} />`}</${Loaded}>
+    <${AddServer} />
     <${Synchronise} />
-    <section class="section" aria-label="Add a server"><div class="section-head"><h2>Add a server</h2></div>
-      <p class="muted">Put its entry into the <code>mcpServers</code> object of <code>~/.toolscript.json</code>, as its documentation gives it for any client. The gateway notices, and it appears above.</p></section>
     <${AgentConfiguration} />`;
 }
 
@@ -33,7 +33,7 @@ function Counts({ servers }) {
 function List({ servers }) {
   const [open, setOpen] = useState(null);
   if (!servers.length) {
-    return html`<${Empty} title="No servers are configured">The demo catalogue is served. Put an mcpServers object into ~/.toolscript.json; the gateway notices.</${Empty}>`;
+    return html`<${Empty} title="No servers are configured">The demo catalogue is served. Add a server below.</${Empty}>`;
   }
   const sorted = [...servers].sort((a, b) => ORDER[a.state] - ORDER[b.state] || a.name.localeCompare(b.name));
   return html`<ul class="card rows">${sorted.map((server) => html`

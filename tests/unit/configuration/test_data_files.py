@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from toolscript.surfaces.cli.client.data_files import replace_file
+from toolscript.configuration.data_files import replace_file
 
 pytestmark = pytest.mark.req("X-04")
 

@@ -1,0 +1,196 @@
+"""Adds servers to a configuration file from the snippet that their documentation gives for other MCP clients.
+
+The snippet is checked as the file would be, and what the file has already stays as it is, with its comments."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from toolscript.configuration.data_files import OWNER_ONLY, replace_file
+from toolscript.configuration.files import check_name, list_files, parse_entry
+from toolscript.configuration.jsonc import JsoncDocument, JsoncError, JsoncNode, parse_jsonc
+from toolscript.configuration.jsonc_edit import add_member, read_source
+from toolscript.configuration.text_files import read_text
+from toolscript.domain.errors import Conflict, Invalid, Unavailable
+from toolscript.domain.servers import Transport
+
+_LISTS = (("mcpServers",), ("servers",), ("mcp", "servers"))
+_ENTRY_SIGNS = frozenset({"command", "url", "httpUrl", "serverUrl"})
+_PLACEHOLDER = re.compile(
+    r"<[^<>]+>|\.\.\.|x{3,}|.*\b(?:your|my)[-_ ]?(?:\w+[-_ ])?(?:key|token|secret|password)\b.*", re.IGNORECASE
+)
+_SECRET_KEYS = ("env", "headers")
+BYTE_ORDER_MARK = "\ufeff"
+EXAMPLE = (
+    '{"mcpServers": {"files": {"command": "npx", "args": ["-y", "@modelcontextprotocol/server-filesystem", "/tmp"]}}}'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationPlace:
+    """Which configuration files a gateway reads."""
+
+    config: Path | None
+    """The file of --config; None for the default files."""
+    home: Path
+    folder: Path
+    environment: Mapping[str, str]
+
+    @property
+    def target(self) -> Path:
+        """The file that servers are added to: that of --config, or the one in the home folder, unless only the one in
+        the working folder exists."""
+        first, *others = list_files(self.config, home=self.home, folder=self.folder)
+        return next((file for file in (first, *others) if file.exists()), first)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedServer:
+    """A server of a snippet."""
+
+    name: str
+    entry: str
+    """The source of its entry."""
+    transport: Transport | None
+    runs: str
+    """The command line or the address, as the snippet has it."""
+    variables: tuple[str, ...]
+    """The names of its variables and headers, whose values are secrets."""
+    problem: str | None
+    """Why it cannot be added."""
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedAddition:
+    """What a snippet adds to which file, and what the file has now."""
+
+    file: Path
+    before: str | None
+    servers: tuple[PlannedServer, ...]
+
+
+def plan_addition(snippet: str, place: ConfigurationPlace, name: str | None = None) -> PlannedAddition:
+    """What a snippet would add: an `mcpServers` object, one or more entries by name, or a single entry, which gets the
+    given name. Raises Invalid for a text without servers, and for a configuration file that has errors itself."""
+    text, document = _parse_snippet(snippet)
+    nodes = _find_entries(document.root, name)
+    if not nodes:
+        raise Invalid(f"no server in the snippet: expected an object like {EXAMPLE}", details={"field": "snippet"})
+    if document.repeated:
+        first, line = document.repeated[0]
+        raise Invalid(f"{first.key}: duplicate key, again in line {line}", details={"field": "snippet"})
+    target = place.target
+    taken = {
+        each: file
+        for file in list_files(place.config, home=place.home, folder=place.folder)
+        for each in _list_names(file)
+    }
+    before = read_text(target)
+    servers = (_plan_server(each, node, read_source(text, node), target, place, taken) for each, node in nodes.items())
+    return PlannedAddition(target, before, tuple(servers))
+
+
+def write_addition(addition: PlannedAddition) -> None:
+    """Adds the servers to the file, which is replaced as a whole and keeps its permissions. Raises Invalid when one of
+    them has a problem, Conflict when the file has changed since, and Unavailable when it cannot be written."""
+    problems = [f"{server.name}: {server.problem}" for server in addition.servers if server.problem]
+    if problems:
+        raise Invalid("; ".join(problems), details={"field": "snippet", "problems": problems})
+    after = addition.before if addition.before and addition.before.strip() else "{\n}\n"
+    root = parse_jsonc(after).root
+    path = next((path for path in _LISTS if root.find(*path)), _LISTS[0])
+    for server in addition.servers:
+        after = add_member(after, (*path, server.name), server.entry)
+    file = addition.file.resolve()  # links stay links
+    if read_text(file) != addition.before:
+        raise Conflict(f"{addition.file} has changed in the meantime: try again", details={"file": str(addition.file)})
+    try:
+        has_mark = file.exists() and file.read_bytes().startswith(BYTE_ORDER_MARK.encode())
+        mode = stat.S_IMODE(file.stat().st_mode) if file.exists() else OWNER_ONLY
+        replace_file(file, (BYTE_ORDER_MARK if has_mark else "") + after, mode=mode)
+    except OSError as error:
+        raise Unavailable(
+            f"cannot write {addition.file}: {error.strerror}. Add the entry there by hand, or make the file writable "
+            "for the gateway",
+            details={"file": str(addition.file)},
+        ) from error
+
+
+def _parse_snippet(snippet: str) -> tuple[str, JsoncDocument]:
+    """The text and what it holds. Documentation often leaves the outer braces out."""
+    text = snippet.strip()
+    text = f"{{{text}}}" if text.startswith('"') else text
+    try:
+        return text, parse_jsonc(text)
+    except JsoncError as error:
+        raise Invalid(
+            f"the snippet is not valid JSON: {error.message} (line {error.line}, column {error.column})",
+            details={"field": "snippet", "line": error.line},
+        ) from error
+
+
+def _find_entries(root: JsoncNode, name: str | None) -> dict[str, JsoncNode]:
+    members = root.value if isinstance(root.value, dict) else {}
+    for path in _LISTS:
+        if (found := root.find(*path)) and isinstance(found.value, dict) and not _ENTRY_SIGNS & found.value.keys():
+            return {key.replace("/", "-") if path != _LISTS[0] else key: node for key, node in found.value.items()}
+    if _ENTRY_SIGNS & members.keys():
+        if not name:
+            raise Invalid("the snippet is a single entry: give the server a name", details={"field": "name"})
+        return {name: root}
+    return {key: node for key, node in members.items() if isinstance(node.value, dict)}
+
+
+def _list_names(file: Path) -> list[str]:
+    """The names in a configuration file. Raises Invalid for a file that is not valid: what is added to it would not be
+    used."""
+    try:
+        text = read_text(file)
+        root = parse_jsonc(text).root if text and text.strip() else None
+    except ValueError as error:
+        raise Invalid(f"{file}: {error}. Correct the file first", details={"file": str(file)}) from error
+    lists = [root.find(*path) for path in _LISTS] if root else []
+    return [name for node in lists if node and isinstance(node.value, dict) for name in node.value]
+
+
+def _plan_server(
+    name: str, node: JsoncNode, entry: str, file: Path, place: ConfigurationPlace, taken: Mapping[str, Path]
+) -> PlannedServer:
+    content = node.to_python()
+    members: dict[str, Any] = content if isinstance(content, dict) else {}
+    secrets = {key: members[key] for key in _SECRET_KEYS if isinstance(members.get(key), dict)}
+    transport, problem = None, check_name(name)
+    try:
+        spec = parse_entry(name, entry, file=file, home=place.home, environment=place.environment)
+        transport = spec.transport if spec else None
+        if spec is None:
+            problem = problem or "it is disabled: remove `disabled` from the entry"
+        elif spec.is_toolscript:
+            problem = problem or "this is Toolscript itself"
+    except Invalid as error:
+        problem = problem or error.message
+    if name in taken:
+        problem = problem or f"{taken[name]} has a server of this name already: choose another, or edit the file"
+    warnings = tuple(
+        f"{key}.{each} looks like a placeholder: put in the real value"
+        for key, values in secrets.items()
+        for each, value in values.items()
+        if isinstance(value, str) and _PLACEHOLDER.fullmatch(value.strip())
+    )
+    variables = tuple(str(each) for values in secrets.values() for each in values)
+    return PlannedServer(name, entry, transport, _describe(members), variables, problem, warnings)
+
+
+def _describe(entry: Mapping[str, Any]) -> str:
+    address = next((entry[key] for key in ("httpUrl", "url", "serverUrl") if entry.get(key)), None)
+    if address is not None:
+        return str(address)
+    arguments = entry.get("args")
+    return shlex.join(map(str, [entry.get("command", ""), *(arguments if isinstance(arguments, list) else ())]))
