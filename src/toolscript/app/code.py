@@ -24,7 +24,7 @@ from toolscript.settings import Settings
 
 READY = "ready"
 # The module that each extra installs.
-MODULES = {Language.PYTHON: "pydantic_monty"}
+MODULES = {Language.PYTHON: "pydantic_monty", Language.TYPESCRIPT: "deno"}
 
 
 def list_languages(settings: Settings) -> list[Language]:
@@ -112,7 +112,9 @@ def _open(language: Language) -> Sandbox:
 
             return MontySandbox()
         case Language.TYPESCRIPT:
-            raise Invalid("programs in TypeScript cannot be run yet")
+            from toolscript.adapters.deno.sandbox import DenoSandbox
+
+            return DenoSandbox()
 
 
 @cache

@@ -90,6 +90,8 @@ const describe_tool = (tool_id) => call_host("describe_tool", { tool_id });
 const save_result = (name, value) => call_host("save_result", { name, value });
 const load_result = (name) => call_host("load_result", { name });
 """
+# A schema with only these describes any object.
+_EMPTY_KEYS = frozenset(["$schema", "additionalProperties", "description", "title", "type"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,8 +227,12 @@ def _write_typescript_types(program: ProgramTools, *, with_host: bool) -> str:
 
 def _declare_typescript(tool: Tool, name: str) -> str:
     mark = "?" if tool.needs_no_params else ""
+    # Most servers do not say what their tools return: `unknown` would reject every program that uses it.
+    schema = tool.item.output_schema or {}
+    says_nothing = schema.get("additionalProperties", True) is True and set(schema) <= _EMPTY_KEYS
+    result = "any" if says_nothing else tool.result_type
     about = format_documentation(split_comment_lines(tool.item.description)[:1], [])
-    return f"{about}{format_typescript_key(name)}(params{mark}: {tool.params_type}): Promise<{tool.result_type}>;"
+    return f"{about}{format_typescript_key(name)}(params{mark}: {tool.params_type}): Promise<{result}>;"
 
 
 def _write_typescript_bindings(program: ProgramTools) -> str:

@@ -1,0 +1,92 @@
+"""Programs in TypeScript over HTTP: typed tools, as in Python."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from tests.fixtures.serving import serve
+from tests.servers import make_scripted_server
+from tests.surfaces.code.conftest import TIMEOUT_SECONDS, TOOLS, CodeClient
+from toolscript.app.app import open_app
+from toolscript.settings import load_settings
+
+pytestmark = pytest.mark.req("C-01")
+
+
+@pytest.fixture(scope="module")
+async def typescript(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CodeClient]:
+    settings = load_settings(
+        variables={},
+        data_dir=tmp_path_factory.mktemp("typescript"),
+        search_model="hashed-64",
+        index="memory:",
+        port=0,
+        code="typescript",
+    )
+    async with open_app(settings, serving=True) as app:
+        await app.gateway.apply([make_scripted_server("box", tools=TOOLS)])
+        await app.gateway.settle(TIMEOUT_SECONDS)
+        async with serve(app) as url, httpx.AsyncClient(base_url=url, timeout=TIMEOUT_SECONDS) as http:
+            yield CodeClient(http, app)
+
+
+async def test_a_program_calls_tools_together(typescript: CodeClient) -> None:
+    answer = await typescript.run(
+        """
+interface Said { text: string }
+const words: string[] = ["one", "two"];
+const said: Said[] = await Promise.all(words.map((text) => tools.box.echo({ text })));
+console.log("called twice");
+return { texts: said.map((each) => each.text.toUpperCase()) };
+""",
+        language="typescript",
+    )
+    assert (answer["end"], answer["message"]) == ("done", None), answer["message"]
+    assert answer["value"] == {"texts": ["ONE", "TWO"]}
+    assert answer["printed"] == "called twice\n"
+    assert [call["function"] for call in answer["calls"]] == ["box__echo"] * 2
+
+
+@pytest.mark.req("C-02")
+async def test_a_wrong_argument_is_found_before_anything_runs(typescript: CodeClient) -> None:
+    source = 'await tools.box.echo({ text: "a" });\nawait tools.box.echo({ text: 5 });'
+    answer = await typescript.run(source, language="typescript")
+    assert (answer["end"], answer["line"], answer["calls"]) == ("rejected", 2, [])
+    (problem,) = answer["problems"]
+    assert problem["message"] == "Type 'number' is not assignable to type 'string'."
+    assert problem["signatures"][0].startswith("echo(text: string")
+
+
+async def test_a_failing_tool_raises_an_error_with_the_line(typescript: CodeClient) -> None:
+    source = """try {
+  await tools.box.fail({ message: "out of paper" });
+} catch (error) {
+  console.log(String(error));
+}
+await tools.box.fail({ message: "still" });
+"""
+    answer = await typescript.run(source, language="typescript")
+    assert (answer["end"], answer["line"]) == ("failed", 6), answer
+    assert "out of paper" in answer["printed"]
+    assert "still" in answer["message"]
+
+
+async def test_a_program_searches_and_describes(typescript: CodeClient) -> None:
+    source = """
+const [found] = await search_tools("echo", 1);
+const about: any = await describe_tool(found.id);
+return [found.id, found.call, Object.keys(about.input_schema.properties)];
+"""
+    answer = await typescript.run(source, language="typescript")
+    assert answer["value"] == ["box__echo", "tools.box.echo", ["text", "times"]], answer
+
+
+@pytest.mark.req("C-02")
+async def test_a_limit_ends_a_run_with_a_sentence(typescript: CodeClient) -> None:
+    source = 'await tools.box.echo({ text: "a" });\nwhile (true) {}'
+    answer = await typescript.run(source, language="typescript", limits={"cpu_seconds": 0.5})
+    assert (answer["end"], len(answer["calls"])) == ("cpu", 1), answer
+    assert "ran longer than it may" in answer["message"]
