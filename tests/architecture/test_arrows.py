@@ -67,7 +67,7 @@ ALLOWED_IMPORTS: dict[str, set[str]] = {
     "settings.py": {"domain"},
     "configuration": {"configuration", "domain"},
     "app": {"adapters", "app", "domain", "ports", "retrieval", "services", "settings"},
-    "surfaces/json": {"app", "codegen", "configuration", "domain", "services", "surfaces/json"},
+    "surfaces/json": {"app", "codegen", "configuration", "domain", "evaluation", "services", "surfaces/json"},
     "surfaces/console": {"surfaces/console"},
     "surfaces/mcp": {"app", "codegen", "domain", "services", "surfaces/callers", "surfaces/json", "surfaces/mcp"},
     "surfaces/http": {
@@ -75,6 +75,7 @@ ALLOWED_IMPORTS: dict[str, set[str]] = {
         "codegen",
         "configuration",
         "domain",
+        "evaluation",
         "services",
         "settings",
         "surfaces/callers",

@@ -150,10 +150,14 @@ def read_set(folder: Path) -> AnySet:
 
 def read_judged_queries(file: Path) -> list[JudgedQuery]:
     """Reads the queries of a file that have relevant results. Raises Invalid."""
+    return [query for query in read_queries(file) if query.grades]
+
+
+def read_queries(file: Path) -> list[JudgedQuery]:
+    """Reads the queries of a file. Raises Invalid."""
     if not file.is_file():
         raise Invalid(f"no such file: {file}", details={"file": str(file)})
-    judged = [_parse_query(row) for row in _read_rows(file.parent, file.name.removesuffix(".gz"), QUERY)]
-    return [query for query in judged if query.grades]
+    return [_parse_query(row) for row in _read_rows(file.parent, file.name.removesuffix(".gz"), QUERY)]
 
 
 def _read_rows(folder: Path, name: str, keys: Keys) -> Iterator[Row]:
@@ -184,8 +188,13 @@ def _parse_query(row: Row) -> JudgedQuery:
     relevant = row["relevant"]
     pairs = relevant.items() if isinstance(relevant, dict) else ((i, 1.0) for i in relevant)
     grades = {str(i): float(grade) for i, grade in pairs if float(grade) > 0}
-    groups = row.get("groups") or [[i] for i in grades]
-    return JudgedQuery(row["query"], grades, tuple(frozenset(map(str, group)) for group in groups))
+    return judge_query(row["query"], grades, row.get("groups"))
+
+
+def judge_query(text: str, grades: Mapping[str, float], groups: Sequence[Sequence[Any]] | None = None) -> JudgedQuery:
+    """A query with its relevant results. Without groups each of them must be found."""
+    wanted = groups or [[i] for i in grades]
+    return JudgedQuery(text, grades, tuple(frozenset(map(str, group)) for group in wanted))
 
 
 def _read_books(folder: Path, rows: Sequence[Row]) -> BookSet:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from toolscript.domain.access import Principal
 from toolscript.domain.catalog import Item, SkillMember
@@ -15,6 +14,7 @@ from toolscript.domain.knowledge import Source
 from toolscript.domain.search import MAX_QUERY_CHARACTERS
 from toolscript.evaluation.datasets import BookSet, DocumentSet, JudgedQuery, ListedBook, Question, ToolSet
 from toolscript.evaluation.metrics import Scores, score_by_grade, score_by_group, share_answered, share_left_empty
+from toolscript.evaluation.searches import DEPTH, search_each
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.documents.ingest import IngestDocuments
 from toolscript.services.documents.search import DocumentQuery, DocumentSearch, SearchType
@@ -25,8 +25,6 @@ from toolscript.services.tools.hierarchical_search import HierarchicalQuery, Hie
 from toolscript.services.tools.hybrid_search import DEFAULT_THRESHOLD, ToolSearch
 from toolscript.services.tools.ranking import Blend
 
-DEPTH = 100
-CONCURRENT_SEARCHES = 8
 # Rank fusion over names and descriptions alone: the minimum that tool search has to exceed.
 BASELINE = "baseline"
 # The strategies of hierarchical search. Its hybrid strategy is named differently, because `hybrid` is a blend.
@@ -35,8 +33,6 @@ STRATEGIES = {"hierarchical": Strategy.HIERARCHICAL, "direct": Strategy.DIRECT, 
 BOOK_PIPELINES = ("hybrid", "semantic")
 ANSWER = "an answer"
 TEST_ONLY = "held out"
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +134,7 @@ class Evaluation:
             found = await self.document_search.search(principal, query)
             return [h.doc_id for h in found.hits]
 
-        rankings, not_searched = await _search_each(search, [judged.text for judged in data.queries])
+        rankings, not_searched = await search_each(search, [judged.text for judged in data.queries])
         scores = [score_by_grade(judged, ranking or []) for judged, ranking in zip(data.queries, rankings, strict=True)]
         return EvaluationResult(scores, not_searched=not_searched)
 
@@ -148,7 +144,7 @@ async def _evaluate_tools(
 ) -> EvaluationResult:
     set_ids = {item.id: set_id for set_id, item in items.items()}
     texts = [judged.text for judged in data.queries]
-    found, not_searched = await _search_each(search, [*texts, *data.unanswerable])
+    found, not_searched = await search_each(search, [*texts, *data.unanswerable])
     found_or_empty = [ranking or _JudgedRanking([], 0.0) for ranking in found]
     rankings, unanswerable = found_or_empty[: len(texts)], found_or_empty[len(texts) :]
     scores = [
@@ -191,27 +187,6 @@ def _parse_blend(pipeline: str) -> Blend:
         ) from error
 
 
-async def _search_each(
-    search: Callable[[str], Awaitable[T]], texts: Sequence[str]
-) -> tuple[list[T | None], Mapping[str, int]]:
-    """Searches for each text, a few at a time like a server with several clients; keeps the order. A text that the
-    search refuses as a query gets None; the reasons are counted."""
-    slots = asyncio.Semaphore(CONCURRENT_SEARCHES)
-    reasons: Counter[str] = Counter()
-
-    async def run_one(text: str) -> T | None:
-        async with slots:
-            try:
-                return await search(text)
-            except Invalid as error:
-                if error.details.get("field") != "query":
-                    raise
-                reasons[error.message] += 1
-                return None
-
-    return list(await asyncio.gather(*map(run_one, texts))), reasons
-
-
 async def evaluate_books(
     ingest: IngestKnowledge, search: KnowledgeSearch, data: BookSet, pipeline: str
 ) -> EvaluationResult:
@@ -227,7 +202,7 @@ async def evaluate_books(
         return (await search.search(KnowledgeQuery(text[:MAX_QUERY_CHARACTERS], limit=DEPTH))).hits
 
     sources = [await ingest_book(ingest, book) for book in data.books]
-    found, not_searched = await _search_each(find, [question.text for question in data.queries])
+    found, not_searched = await search_each(find, [question.text for question in data.queries])
     scores = [_score_question(question, hits or ()) for question, hits in zip(data.queries, found, strict=True)]
     for source in sources:
         await ingest.remove(source.id)

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from tests.servers.gateway import RunningGateway
+from tests.servers.preloaded import toolscript_command
 from tests.surfaces.console.conftest import OpenPage, find_violations
 
 
@@ -106,15 +113,28 @@ async def test_files_become_knowledge_that_is_found(console_gateway: RunningGate
 
 
 @pytest.mark.req("W-01")
-async def test_own_requests_are_measured(console_gateway: RunningGateway, open_page: OpenPage) -> None:
+async def test_own_requests_are_measured_as_by_the_command(
+    console_gateway: RunningGateway, open_page: OpenPage, tmp_path: Path
+) -> None:
     page = await open_page(f"{console_gateway.url}/#/quality")
     lines = ["read a text file => filesystem__read_text_file", '{"query": "echo", "relevant": ["everything__echo"]}']
-    await page.get_by_label("Requests and the tools").fill("\n".join([*lines, "fly to the moon => nobody__flies"]))
+    lines.append("fly to the moon => nobody__flies")
+    await page.get_by_label("Requests and the tools").fill("\n".join(lines))
     await page.get_by_role("button", name="Measure").click()
     results = page.get_by_role("region", name="Results")
     await results.get_by_text("not found").wait_for()
     assert "1 of them finds no right tool" in await results.inner_text()
     assert await find_violations(page) == []
+    async with page.expect_download() as saved:
+        await page.get_by_role("button", name="Save for toolscript eval").click()
+    await (await saved.value).save_as(tmp_path / "queries.jsonl")
+    command = [*toolscript_command(), "eval", str(tmp_path), "--live", "--json"]
+    environment = os.environ | {"TOOLSCRIPT_GATEWAY_URL": console_gateway.url}
+    ended = await asyncio.to_thread(subprocess.run, command, capture_output=True, env=environment, check=True)
+    (figures,) = json.loads(ended.stdout)["sets"].values()
+    for name, title in (("hit@1", "Hit@1"), ("r@5", "R@5"), ("ndcg@10", "NDCG@10")):
+        card = results.locator(".figure", has_text=title)
+        assert await card.locator(".figure-value").inner_text() == f"{figures[name]:.3f}"
 
 
 @pytest.mark.req("W-01")

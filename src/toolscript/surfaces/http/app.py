@@ -26,6 +26,7 @@ from toolscript.surfaces.http.routers import (
     code,
     discovery,
     documents,
+    evaluation,
     feedback,
     hierarchical,
     jobs,
@@ -56,6 +57,7 @@ ROUTERS = (
     servers.router,
     results.router,
     code.router,
+    evaluation.router,
     tools.clients_router,
 )
 ROUTES = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from toolscript.settings import Settings
-from toolscript.surfaces.cli.client.session import read_settings
+from toolscript.surfaces.cli.client.session import CommandSession, read_settings, run_in_session
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.tables import open_console
 
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 TEXT_PIPELINES = ("hybrid", "rrf", "zscore", "semantic", "keyword", "baseline")
 PIPELINES = (*TEXT_PIPELINES, "hierarchical", "direct", "hierarchical+direct")
 MEAN_ROW = "mean of the sets"
+QUERIES = "queries.jsonl"
+PATH = "/api/v1/evaluate"
+# Of a hundred queries, on a busy machine.
+TIMEOUT_SECONDS = 600.0
 MAX_NAME_CHARACTERS = 24
 MAX_REASONS = 5
 
@@ -46,10 +50,13 @@ class Measurement:
     "--pipeline", type=click.Choice(PIPELINES), default="hybrid", show_default=True, help="Pipeline to measure."
 )
 @click.option("--against", type=click.Choice(PIPELINES), help="A second pipeline to compare with, query by query.")
+@click.option(
+    "--live", is_flag=True, help="Measure on the catalogue of this installation; DIR needs queries.jsonl only."
+)
 @click.option("--curve", is_flag=True, help="Show the effect of every threshold, and how reliable confidences are.")
 @options.model
 @options.as_json
-def evaluate(folders: tuple[Path, ...], pipeline: str, against: str | None, curve: bool) -> None:
+def evaluate(folders: tuple[Path, ...], pipeline: str, against: str | None, live: bool, curve: bool) -> None:
     """Measure search quality: Hit@1, R@5, R@10, NDCG@10, C@10 and MRR, with 95 % bootstrap intervals.
 
     Each DIR has tools.jsonl[.gz], documents.jsonl or books.toml, and queries.jsonl; without DIR the demo set is
@@ -59,17 +66,16 @@ def evaluate(folders: tuple[Path, ...], pipeline: str, against: str | None, curv
     `direct` searches all tools. A query that cannot be searched (blank, or too long) scores zero; the output says how
     many there are, and why.
 
+    --live searches your own tools, with all that is known and was learnt of them: those of the running gateway, or of
+    the data folder. The console's page Quality gives the same figures, and saves its queries for it.
+
     \b
     toolscript eval sets/azure sets/metatool --pipeline hybrid --against baseline --curve
+    toolscript eval my-queries --live
     """
-    from toolscript.evaluation.datasets import demo_folder, read_set
     from toolscript.evaluation.metrics import NAMES
 
-    chosen = folders or (demo_folder(),)
-    names = [folder.name for folder in chosen]
-    sets = [replace(read_set(f), name=str(f) if names.count(f.name) > 1 else f.name) for f in chosen]
-    with _temporary_folder() as settings:
-        measured = asyncio.run(_measure(settings, sets, pipeline, against))
+    measured = _measure_live(folders, pipeline, against) if live else _measure_sets(folders, pipeline, against)
     # Documents have no threshold: their scores have no fixed scale.
     outcomes = {m.name: m.ours for m in measured if m.ours.answerable} if curve else None
     if options.is_json():
@@ -85,6 +91,56 @@ def evaluate(folders: tuple[Path, ...], pipeline: str, against: str | None, curv
             _show_not_searched(m.name, against, m.theirs)
     if outcomes is not None:
         _show_curve(outcomes)
+
+
+def _measure_live(folders: Sequence[Path], pipeline: str, against: str | None) -> list[Measurement]:
+    """Measures queries on the catalogue of this installation. Raises Invalid."""
+    from toolscript.evaluation.datasets import JudgedQuery, read_queries
+    from toolscript.evaluation.live import MAX_QUERIES, measure_queries
+    from toolscript.evaluation.run import EvaluationResult
+    from toolscript.surfaces.json.evaluation import build_evaluation_response
+
+    if not folders or pipeline != PIPELINES[0] or against:
+        raise click.UsageError("--live needs DIR, and measures the pipeline hybrid only.")
+    sets = {str(folder): read_queries(folder / QUERIES) for folder in folders}
+
+    async def use(session: CommandSession) -> list[Measurement]:
+        async def ask(queries: Sequence[JudgedQuery]) -> list[Any]:
+            async def local(app: App) -> Any:
+                return build_evaluation_response(await measure_queries(app.tool_search, queries))
+
+            body = [
+                {"query": q.text, "relevant": list(q.grades), "groups": [sorted(group) for group in q.groups]}
+                for q in queries
+            ]
+            answer = await session.request(PATH, local, body={"queries": body}, timeout_seconds=TIMEOUT_SECONDS)
+            return list(answer["results"])
+
+        done = []
+        for name, queries in sets.items():
+            parts = [await ask(queries[n : n + MAX_QUERIES]) for n in range(0, len(queries), MAX_QUERIES)]
+            found = [each for part in parts for each in part]
+            right, none = [e for e in found if e["scores"]], [e for e in found if not e["scores"]]
+            outcome = EvaluationResult(
+                [e["scores"] for e in right],
+                [e["confidence"] for e in right],
+                [e["confidence"] for e in none],
+                session.settings.search_threshold,
+            )
+            done.append(Measurement(name, outcome, None))
+        return done
+
+    return run_in_session(read_settings(), use)
+
+
+def _measure_sets(folders: Sequence[Path], pipeline: str, against: str | None) -> list[Measurement]:
+    from toolscript.evaluation.datasets import demo_folder, read_set
+
+    chosen = folders or (demo_folder(),)
+    names = [folder.name for folder in chosen]
+    sets = [replace(read_set(f), name=str(f) if names.count(f.name) > 1 else f.name) for f in chosen]
+    with _temporary_folder() as settings:
+        return asyncio.run(_measure(settings, sets, pipeline, against))
 
 
 @contextmanager

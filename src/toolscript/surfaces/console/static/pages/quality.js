@@ -5,12 +5,11 @@ import { useAction, useApi, useTitle } from "../core/hooks.js";
 import { link } from "../core/router.js";
 import { Empty, Problem } from "../parts/states.js";
 import { Text } from "../parts/text.js";
-import { readCatalogue } from "./quality/catalogue.js";
 import { Curve } from "./quality/curve.js";
 import { buildCurve, measure, parseQueries } from "./quality/measure.js";
 
 const STORED = "toolscript.queries";
-const METRICS = [["Hit@1", "the right tool comes first"], ["R@5", "share of the right tools among the first five"], ["NDCG@10", "how far up the right tools are"]];
+const METRICS = [["hit@1", "Hit@1", "the right tool comes first"], ["r@5", "R@5", "share of the right tools among the first five"], ["ndcg@10", "NDCG@10", "how far up the right tools are"]];
 const EXAMPLE = "read the notes in a text file => filesystem__read_text_file\nwhat changed in the repository => git__git_diff, git__git_log";
 
 function readStored() {
@@ -50,10 +49,7 @@ export default function QualityPage() {
     control.current = new AbortController();
     setResults(await measure(queries, control.current.signal, setDone));
   });
-  const [keep, keeping] = useAction(async () => {
-    save("queries.jsonl", parseQueries(text));
-    save("tools.jsonl", await readCatalogue());
-  });
+  const [keep, keeping] = useAction(async () => save("queries.jsonl", parseQueries(text)));
   const drop = async (event) => {
     event.preventDefault();
     const [file] = event.dataTransfer.files;
@@ -64,7 +60,7 @@ export default function QualityPage() {
       <label class="field"><span>Requests and the tools that serve them</span>
         <textarea rows="8" spellcheck="false" placeholder=${EXAMPLE} value=${text} onInput=${(event) => write(event.target.value)}></textarea>
         <small>One a line: the request, =>, ids of tools. Or drop a queries.jsonl here. It is kept in this browser.</small></label>
-      <div class="form-end"><button type="button" class="button" disabled=${!text.trim()} onClick=${keep} title="queries.jsonl and tools.jsonl: put them into a folder, and run toolscript eval on it">Save for toolscript eval</button>
+      <div class="form-end"><button type="button" class="button" disabled=${!text.trim()} onClick=${keep} title="queries.jsonl: put it into a folder, and run toolscript eval --live on it">Save for toolscript eval</button>
         <button type="submit" class="button primary" disabled=${busy || !text.trim()}>${busy ? `${done} measured` : "Measure"}</button></div>
     </form>
     <div role="status">${(error ?? keeping.error) && html`<${Problem} error=${error ?? keeping.error} />`}</div>
@@ -72,15 +68,15 @@ export default function QualityPage() {
 }
 
 function Results({ results, threshold }) {
-  const mean = (name) => results.reduce((sum, each) => sum + each[name], 0) / results.length;
+  const mean = (name) => results.reduce((sum, each) => sum + each.scores[name], 0) / results.length;
   return html`<section class="section" aria-label="Results">
-    <div class="figures">${METRICS.map(([name, help]) => html`<div class="card figure" key=${name} title=${help}><p class="figure-title">${name}</p><p class="figure-value">${mean(name).toFixed(3)}</p><p class="muted">${help}</p></div>`)}
+    <div class="figures">${METRICS.map(([name, title, help]) => html`<div class="card figure" key=${name} title=${help}><p class="figure-title">${title}</p><p class="figure-value">${mean(name).toFixed(3)}</p><p class="muted">${help}</p></div>`)}
       <div class="card figure"><p class="figure-title">Requests</p><p class="figure-value">${results.length}</p><p class="muted">${plural(results.filter((each) => !each.rank).length, "of them finds", "of them find")} no right tool</p></div></div>
     <div class="section"><${Curve} points=${buildCurve(results)} threshold=${threshold} /></div>
     <div class="section card table-scroll" tabindex="0"><table><thead><tr><th scope="col">Request</th><th scope="col">First tool</th><th scope="col" class="right">Confidence</th><th scope="col" class="right">Rank of the right one</th></tr></thead>
-      <tbody>${[...results].sort((a, b) => a["NDCG@10"] - b["NDCG@10"]).slice(0, 300).map((each, i) => html`<tr key=${i}>
+      <tbody>${[...results].sort((a, b) => a.scores["ndcg@10"] - b.scores["ndcg@10"]).slice(0, 300).map((each, i) => html`<tr key=${i}>
         <td><a href=${link("search", "", { q: each.query })}><${Text} value=${each.query} max=${140} /></a></td>
-        <td class="mono"><${Text} value=${each.hits[0]?.toolId ?? "none"} max=${80} /></td><td class="right">${formatPercent(each.first)}</td>
+        <td class="mono"><${Text} value=${each.first ?? "none"} max=${80} /></td><td class="right">${formatPercent(each.confidence)}</td>
         <td class="right"><span class=${`tag ${each.rank === 1 ? "good" : each.rank ? "warn" : "bad"}`}>${each.rank || "not found"}</span></td></tr>`)}</tbody></table></div>
   </section>`;
 }

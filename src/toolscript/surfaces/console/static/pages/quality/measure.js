@@ -1,8 +1,8 @@
-// Measures queries with known answers against the gateway, with the metrics of `toolscript eval`.
+// Has the gateway measure queries with known answers: the same as `toolscript eval --live`.
 import { ask } from "../../core/api.js";
 
-const DEPTH = 10;
-const AT_ONCE = 3;
+// As many as take about a second, to show how far it is.
+const AT_ONCE = 20;
 
 /** Reads lines of `request => tool, tool`, or of JSON with `query` and `relevant`. Throws, naming the line. */
 export function parseQueries(text) {
@@ -20,49 +20,29 @@ function parsePlain(line) {
 
 function parseJson(line, number) {
   try {
-    const { query, relevant } = JSON.parse(line);
-    return { query: String(query ?? "").trim(), relevant: Array.isArray(relevant) ? relevant.map(String) : Object.keys(relevant ?? {}) };
+    const { query, relevant, groups } = JSON.parse(line);
+    const tools = Array.isArray(relevant) ? relevant.map(String) : Object.keys(relevant ?? {});
+    return { query: String(query ?? "").trim(), relevant: tools, ...(groups ? { groups } : {}) };
   } catch {
     throw new Error(`Line ${number} is not valid JSON.`);
   }
 }
 
-/** Asks every query, a few at a time; calls `report` with the number done. */
+/** Measures all queries; calls `report` with the number done. */
 export async function measure(queries, signal, report) {
-  const results = new Array(queries.length);
-  let next = 0;
-  let done = 0;
-  const work = async () => {
-    while (next < queries.length) {
-      const i = next++;
-      const given = new URLSearchParams({ q: queries[i].query, limit: DEPTH, threshold: 0 });
-      const answer = await ask("GET", `/search?${given}`, { signal });
-      results[i] = score(queries[i], answer.results);
-      report(++done);
-    }
-  };
-  await Promise.all(Array.from({ length: AT_ONCE }, work));
+  const results = [];
+  while (results.length < queries.length) {
+    const some = queries.slice(results.length, results.length + AT_ONCE);
+    results.push(...(await ask("POST", "/api/v1/evaluate", { signal, body: { queries: some } })).results);
+    report(results.length);
+  }
   return results;
-}
-
-function score({ query, relevant }, hits) {
-  const left = new Set(relevant);
-  const gains = hits.map((hit) => [hit.toolId, ...(hit.variants ?? [])].some((id) => left.delete(id)));
-  const discount = (list) => list.reduce((sum, hit, i) => sum + (hit ? 1 / Math.log2(i + 2) : 0), 0);
-  const found = (depth) => gains.slice(0, depth).filter(Boolean).length;
-  return {
-    query, relevant, hits, rank: gains.indexOf(true) + 1,
-    first: hits[0]?.confidence ?? 0,
-    "Hit@1": gains[0] ? 1 : 0,
-    "R@5": found(5) / relevant.length,
-    "NDCG@10": discount(gains) / discount(Array.from({ length: Math.min(DEPTH, relevant.length) }, () => true)),
-  };
 }
 
 /** For each threshold the share of queries that get an answer, and of these the share whose first tool is right. */
 export function buildCurve(results) {
   return Array.from({ length: 51 }, (_, i) => i / 50).map((threshold) => {
-    const answered = results.filter((each) => each.first >= threshold);
-    return { threshold, answered: answered.length / results.length, precise: answered.length ? answered.filter((each) => each["Hit@1"]).length / answered.length : null };
+    const answered = results.filter((each) => each.confidence > 0 && each.confidence >= threshold);
+    return { threshold, answered: answered.length / results.length, precise: answered.length ? answered.filter((each) => each.scores["hit@1"]).length / answered.length : null };
   });
 }

@@ -1,0 +1,53 @@
+"""Measures judged queries on the catalogue that is searched, with all that it knows and has learnt. The console and
+`toolscript eval --live` both do it here, so that they say the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from toolscript.evaluation.datasets import JudgedQuery
+from toolscript.evaluation.metrics import Scores, score_by_group
+from toolscript.evaluation.searches import DEPTH, search_each
+from toolscript.services.tools.hybrid_search import ToolHit, ToolSearch
+
+# A request with more would take longer than clients wait.
+MAX_QUERIES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedSearch:
+    """What a query found."""
+
+    query: str
+    first: str | None
+    """The first tool."""
+    confidence: float
+    """That of the first tool; 0 without one."""
+    rank: int
+    """That of the first right tool; 0 if none was found."""
+    scores: Scores | None
+    """None for a query that no tool is right for."""
+
+
+async def measure_queries(search: ToolSearch, queries: Sequence[JudgedQuery]) -> list[JudgedSearch]:
+    """Searches without a threshold, and scores. A tool that several servers have is one hit, and right if one of them
+    is. A query that cannot be searched finds nothing. Nothing is recorded."""
+
+    async def find(text: str) -> list[ToolHit]:
+        return (await search.search(text, limit=DEPTH, threshold=0, recorded=False)).hits
+
+    found, _ = await search_each(find, [judged.text for judged in queries])
+    return [_judge(judged, hits or []) for judged, hits in zip(queries, found, strict=True)]
+
+
+def _judge(judged: JudgedQuery, hits: Sequence[ToolHit]) -> JudgedSearch:
+    ranking = [next((i for i in hit.ids if i in judged.grades), hit.id) for hit in hits]
+    rank = next((place for place, item_id in enumerate(ranking, 1) if item_id in judged.grades), 0)
+    return JudgedSearch(
+        judged.text,
+        hits[0].id if hits else None,
+        hits[0].confidence if hits else 0.0,
+        rank,
+        score_by_group(judged, ranking) if judged.grades else None,
+    )
