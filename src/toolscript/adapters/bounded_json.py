@@ -20,14 +20,34 @@ async def copy_as_json(value: Any, max_bytes: int, convert: Callable[[Any], Any]
 
 
 def _copy(value: Any, max_bytes: int, convert: Callable[[Any], Any]) -> Any:
-    written, size = [], 0
     try:
-        # A few shared lists can stand for billions of elements, so the text is counted while it is written.
-        for chunk in json.JSONEncoder(allow_nan=False, default=convert).iterencode(value):
-            written.append(chunk)
-            size += len(chunk)
-            if size > max_bytes:
-                raise TooMuchJson
-        return json.loads("".join(written))
+        _measure(value, max_bytes, convert)
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False, default=convert)
+        if len(text) > max_bytes:
+            raise TooMuchJson
+        return json.loads(text)
     except (TypeError, RecursionError) as error:
         raise ValueError(str(error)) from None
+
+
+def _measure(value: Any, max_bytes: int, convert: Callable[[Any], Any]) -> None:
+    """Raises TooMuchJson for a value whose text would be longer. A few shared lists can stand for billions of elements,
+    and the text of one long string is written without a pause for other threads: so it is counted before."""
+    left, stack = max_bytes, [value]
+    while stack:
+        each = stack.pop()
+        match each:
+            case str():
+                left -= len(each)
+            case dict():
+                left -= len(each)
+                stack += [*each.keys(), *each.values()] if left >= 0 else []
+            case list() | tuple():
+                left -= len(each)
+                stack += each if left >= 0 else []
+            case None | bool() | int() | float():
+                pass
+            case _:
+                stack.append(convert(each))
+        if left < 0:
+            raise TooMuchJson
