@@ -5,7 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+
+# A megabyte of small numbers takes a third of a second. One thread: each more would take a turn of Python's lock before
+# the event loop gets it back.
+_THREAD = ThreadPoolExecutor(1, "program-values")
 
 
 class TooMuchJson(Exception):
@@ -15,8 +20,7 @@ class TooMuchJson(Exception):
 async def copy_as_json(value: Any, max_bytes: int, convert: Callable[[Any], Any]) -> Any:
     """A copy of the value, made of what JSON allows; `convert` replaces other objects, or raises TypeError. Raises
     TooMuchJson, and ValueError for what cannot be written as JSON."""
-    # In a thread: a megabyte of small numbers takes a third of a second.
-    return await asyncio.to_thread(_copy, value, max_bytes, convert)
+    return await asyncio.get_running_loop().run_in_executor(_THREAD, _copy, value, max_bytes, convert)
 
 
 def _copy(value: Any, max_bytes: int, convert: Callable[[Any], Any]) -> Any:

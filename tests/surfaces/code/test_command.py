@@ -55,6 +55,17 @@ def test_a_program_is_checked_without_its_servers() -> None:
 
 
 @pytest.mark.usefixtures("folder")
+def test_a_search_prints_the_types_that_a_program_needs() -> None:
+    wanted = ["search", "echo", "--output", "types", "--language", "python", "--max-tokens", "200"]
+    result = CliRunner().invoke(run, wanted)
+    assert result.exit_code == 0, result.output
+    assert "    async def echo(self, params: BoxEchoParams) -> BoxEchoResult:" in result.stdout
+    wrong = CliRunner().invoke(run, ["search", "echo", "--language", "python"])
+    assert wrong.exit_code == 2
+    assert "--language needs --output types" in wrong.stderr
+
+
+@pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -9,6 +9,7 @@ from urllib.parse import quote
 import click
 
 from toolscript.domain.errors import Invalid
+from toolscript.domain.programs import Language
 from toolscript.surfaces.cli.client.gateway import require_no_gateway
 from toolscript.surfaces.cli.client.session import CommandSession, read_settings, run_in_session
 from toolscript.surfaces.cli.terminal import options
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from toolscript.app.app import App
 
 Answer = Mapping[str, Any]
+
+MAX_DECLARED = 20
 
 # What the words of `degraded` mean for a search; other words are printed as they are.
 DEGRADED = {
@@ -38,6 +41,19 @@ DEGRADED = {
     help="A table; Markdown with TypeScript types of the tools found; or JSON.  [default: table]",
 )
 @click.option(
+    "--language",
+    type=click.Choice([each.value for each in Language]),
+    help="With --output types: only the declarations that a program of `toolscript run` needs, in this language.",
+)
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(100, 900_000),
+    default=2000,
+    show_default=True,
+    metavar="NUMBER",
+    help="With --language: leave out tools that would make it longer, at four characters a token.",
+)
+@click.option(
     "--strategy",
     type=click.Choice(["hierarchical", "direct", "hybrid"]),
     help="Search with skills: find skills first and then tools in them (hierarchical), ignore skills "
@@ -49,7 +65,7 @@ DEGRADED = {
 @options.gateway
 @options.refresh
 @options.as_json
-def search(query: str, strategy: str | None, output: str, refresh: bool) -> None:
+def search(query: str, strategy: str | None, output: str, language: str | None, max_tokens: int, refresh: bool) -> None:
     """Find the tools for a task.
 
     QUERY describes what the tool should do, or is its name; typos are allowed. Until servers are configured, the
@@ -59,10 +75,16 @@ def search(query: str, strategy: str | None, output: str, refresh: bool) -> None
     toolscript search "put my changes into version control"
     toolscript search read_fil --limit 1
     toolscript search "read a file" --output types
+    toolscript search "read a file" --output types --language python
     toolscript search "plan a meeting" --strategy hierarchical
     """
     with_types = output == "types" and not options.is_json()
     settings = read_settings()
+    if language:
+        if output != "types" or strategy:
+            raise Invalid("--language needs --output types, and no --strategy", details={"field": "--language"})
+        _print_declarations(query, Language(language), max_tokens, refresh=refresh)
+        return
     use_gateway = options.get_overrides()["search_model"] is None
     if not use_gateway:
         if settings.gateway_url:
@@ -78,6 +100,29 @@ def search(query: str, strategy: str | None, output: str, refresh: bool) -> None
         click.echo(format_json(answer))
     else:
         print_answer(answer, lambda _: print_text(markdown) if markdown else show(answer))
+
+
+def _print_declarations(query: str, language: Language, max_tokens: int, *, refresh: bool) -> None:
+    """Prints what a program needs to call the tools found."""
+    settings = read_settings()
+    limit = min(settings.search_limit, MAX_DECLARED)
+
+    async def request(session: CommandSession) -> Answer:
+        async def local(app: App) -> Answer:
+            from toolscript.surfaces.json.code import build_types_response
+
+            return await build_types_response(app, query, language, limit, max_tokens)
+
+        wanted = {"q": query, "language": language.value, "limit": limit, "max_tokens": max_tokens}
+        found: Answer = await session.request("/api/v1/run/types", local, **wanted)
+        return found
+
+    def show_types(answer: Answer) -> None:
+        print_text(answer["types"].rstrip())
+        if answer["left_out"]:
+            print_note(f"left out for lack of room: {', '.join(answer['left_out'])}; raise --max-tokens")
+
+    print_answer(run_in_session(settings, request, refresh=refresh), show_types)
 
 
 async def _search_skills(session: CommandSession, query: str, strategy: str) -> Any:
