@@ -25,6 +25,7 @@ from toolscript.adapters.sql.jobs import SqlJobs
 from toolscript.adapters.sql.pins import SqlPins
 from toolscript.adapters.sql.results import SqlResults
 from toolscript.adapters.sql.skills import SqlSkills
+from toolscript.adapters.sql.workflows import SqlWorkflows
 from toolscript.adapters.vector_cache_files import EmbeddingFiles
 from toolscript.app.access import Verifier, check_environment, local_token
 from toolscript.app.code import CodeMode
@@ -55,6 +56,7 @@ from toolscript.ports.stores import (
     PinStore,
     SkillStore,
 )
+from toolscript.ports.workflows import WorkflowStore
 from toolscript.retrieval.capabilities import load_capabilities
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.access.keys import Keys
@@ -134,6 +136,7 @@ class App:
     feedback_store: FeedbackStore
     pin_store: PinStore
     result_store: ResultStore
+    workflow_store: WorkflowStore
     documents: DocumentStore
     key_store: KeyStore
     approval_store: ApprovalStore
@@ -160,15 +163,19 @@ class App:
         self.profiles = Profiles()
         self.knowledge_rates = Rates(settings.knowledge_rate, self.rate_buckets)
         self.call_log = CallLog(self.observability.audit)
+        self.refusals = Refusals(self.observability.events, Buckets())
         self._build_tool_services(Retriever(self.model.embedder, self.catalogue_index))
         self._build_text_services(Retriever(self.text_model.embedder, self.index))
+        self.profiles.watch(self.native_changes.compare_lists)
         self.code = CodeMode(self)
 
     def _build_tool_services(self, retriever: Retriever) -> None:
         settings, items, skills, observability = self.settings, self.item_store, self.skill_store, self.observability
         self.snapshots = self._build_snapshots(retriever)
         self.sync = self._build_sync()
-        self.gateway = gateway = open_gateway(settings, self.sync, self.logins, self.rate_buckets, self.profiles.find)
+        self.gateway = gateway = open_gateway(
+            settings, self.sync, self.logins, self.rate_buckets, self.profiles.find, lambda: self.code.workflow_server
+        )
         if observability.metrics:
             observability.metrics.watch_servers(lambda: gateway.statuses)
         visibility = Visibility(self.profiles.find, self.snapshots, items, read_only=settings.read_only)
@@ -193,7 +200,6 @@ class App:
             visibility=visibility,
             approvals=self.approvals,
         )
-        self.refusals = Refusals(observability.events, Buckets())
         self.feedback = Feedback(
             self.feedback_store, items, self.call_tool, self.sync.learning, is_on=settings.feedback
         )
@@ -207,7 +213,6 @@ class App:
         self.native_changes = NativeChanges(
             self.snapshots, gateway, self.native, self.tool_overviews, visibility.find_view
         )
-        self.profiles.watch(self.native_changes.compare_lists)
         self.propose_skills = ProposeSkills(
             items, skills, self.catalogue_index, self.model.embedder, self.language_model
         )
@@ -402,6 +407,7 @@ async def _open_adapters(
         feedback_store=SqlFeedback(own[1]),
         pin_store=SqlPins(own[1]),
         result_store=SqlResults(database),
+        workflow_store=SqlWorkflows(database),
         documents=SqlDocuments(database),
         key_store=SqlKeys(database),
         approval_store=SqlApprovals(database),

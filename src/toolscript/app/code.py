@@ -11,12 +11,18 @@ from toolscript.domain.errors import Invalid
 from toolscript.domain.programs import Language
 from toolscript.ports.results import ResultStore
 from toolscript.ports.sandboxes import Sandbox
+from toolscript.ports.schemas import ArgumentChecker
+from toolscript.ports.workflows import WorkflowStore
+from toolscript.services.catalogue.quarantine_review import QuarantineReview
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
+from toolscript.services.catalogue.sync import Sync
 from toolscript.services.catalogue.visibility import Visibility
 from toolscript.services.code.host import HostServices
 from toolscript.services.code.run import RunCode
 from toolscript.services.code.sessions import SessionResults
 from toolscript.services.code.toolset import Toolsets
+from toolscript.services.code.workflow_server import WorkflowServer
+from toolscript.services.code.workflows import Workflows
 from toolscript.services.tools.call import CallTool
 from toolscript.services.tools.feedback import Feedback
 from toolscript.services.tools.hybrid_search import ToolSearch
@@ -49,7 +55,11 @@ class CodeParts(Protocol):
 
     settings: Settings
     result_store: ResultStore
+    workflow_store: WorkflowStore
+    argument_checker: ArgumentChecker
     observability: Observability
+    sync: Sync
+    quarantine: QuarantineReview
     snapshots: CatalogueSnapshots
     visibility: Visibility
     call_tool: CallTool
@@ -90,6 +100,16 @@ class CodeMode:
             app.observability.span,
             digests_programs=app.settings.audit_arguments == "digest",
         )
+
+    @cached_property
+    def workflows(self) -> Workflows:
+        app = self._app
+        return Workflows(app.workflow_store, lambda: self.run_code, app.sync, app.quarantine, app.argument_checker)
+
+    @cached_property
+    def workflow_server(self) -> WorkflowServer:
+        """The workflows as a server of the gateway."""
+        return WorkflowServer(self.workflows, self.languages)
 
     async def close(self) -> None:
         """Ends the programs that still run."""

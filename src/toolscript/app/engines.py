@@ -10,7 +10,7 @@ from toolscript.adapters.memory import MemoryIndex
 from toolscript.app.extras import require_extra
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.profiles import Profile
-from toolscript.domain.servers import ServerSpec
+from toolscript.domain.servers import ServerSpec, Transport
 from toolscript.ports.access import RateBuckets
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.logins import AccessTokens
@@ -27,14 +27,24 @@ class Servers:
     """Connects to MCP servers. Imports the MCP package with the first connection, which takes a second, in a thread: a
     gateway answers searches meanwhile."""
 
-    def __init__(self, max_answer_bytes: int, tokens: AccessTokens | None = None) -> None:
+    def __init__(
+        self,
+        max_answer_bytes: int,
+        tokens: AccessTokens | None = None,
+        get_internal: Callable[[], ToolServer] | None = None,
+    ) -> None:
+        """`get_internal` returns the server that is part of this process."""
         self._max_answer_bytes = max_answer_bytes
         self._tokens = tokens
+        self._get_internal = get_internal
 
     @asynccontextmanager
     async def connect(
         self, spec: ServerSpec, *, within: float, on_log: OnLog = ignore_log
     ) -> AsyncIterator[ToolServer]:
+        if spec.transport is Transport.INTERNAL and self._get_internal:
+            yield self._get_internal()
+            return
         servers = await asyncio.to_thread(self._import)
         async with servers.connect(spec, within=within, on_log=on_log) as server:
             yield server
@@ -51,9 +61,10 @@ def open_gateway(
     tokens: AccessTokens | None = None,
     buckets: RateBuckets | None = None,
     find_profile: Callable[[str], Profile | None] = lambda _: None,
+    get_internal: Callable[[], ToolServer] | None = None,
 ) -> Gateway:
     """The gateway; without a `sync` it connects to servers and leaves the catalogue alone. `tokens` are those of
-    logins, `buckets` count the rates of calls; profiles limit them."""
+    logins, `buckets` count the rates of calls; profiles limit them. `get_internal` returns the server of workflows."""
     admission = CallAdmission(
         buckets,
         find_profile=find_profile,
@@ -61,7 +72,7 @@ def open_gateway(
         pause_seconds=settings.breaker_seconds,
     )
     timeouts = Timeouts(connect=settings.connect_timeout, call=settings.call_timeout)
-    return Gateway(Servers(settings.call_max_mib * 2**20, tokens), sync, timeouts, admission)
+    return Gateway(Servers(settings.call_max_mib * 2**20, tokens, get_internal), sync, timeouts, admission)
 
 
 def open_index(settings: Settings) -> VectorIndex:

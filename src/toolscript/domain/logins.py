@@ -27,7 +27,8 @@ def name_login(spec: ServerSpec) -> LoginName:
 
 def may_log_in(spec: ServerSpec) -> bool:
     """Whether a login is used for this server: not for programs, and not where the configuration has a credential."""
-    return spec.transport is not Transport.STDIO and "authorization" not in {name.lower() for name in spec.headers}
+    is_remote = spec.transport not in {Transport.STDIO, Transport.INTERNAL}
+    return is_remote and "authorization" not in {name.lower() for name in spec.headers}
 
 
 def describe_command(spec: ServerSpec) -> str:

@@ -1,4 +1,5 @@
-"""Programs that agents send to be run in a sandbox: what they are made of, their limits, and how a run ends."""
+"""Programs that agents send to be run in a sandbox: what they are made of, their limits, how a run ends, and workflows:
+programs that are saved under a name, with parameters, and are tools themselves."""
 
 from __future__ import annotations
 
@@ -6,6 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+from toolscript.domain.catalog import Item, Schema
+from toolscript.domain.servers import ServerSpec, Transport
 
 
 class Language(StrEnum):
@@ -135,3 +139,65 @@ class RunReport:
     calls: Sequence[CallRecord]
     took_ms: float
     problems: Sequence[RunProblem] = ()
+
+
+SERVER_NAME = "workflows"
+"""The server that workflows are tools of."""
+WORKFLOW_SERVER = ServerSpec(SERVER_NAME, Transport.INTERNAL)
+NO_PARAMETERS: Schema = {"type": "object", "properties": {}}
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowCase:
+    """A test of a workflow: arguments, and what the program must return for them."""
+
+    arguments: Mapping[str, Any]
+    expected: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Workflow:
+    """One version of a workflow."""
+
+    name: str
+    description: str
+    language: Language
+    source: str
+    """The program. It finds its arguments in the variable `params`."""
+    parameters: Schema = field(default_factory=lambda: NO_PARAMETERS)
+    """The JSON Schema of the arguments."""
+    cases: Sequence[WorkflowCase] = ()
+    version: int = 0
+    """Counts from 1; 0 before it is saved."""
+    saved_at: float = 0.0
+    """In seconds since 1970."""
+    saved_by: str = ""
+    """The name of the key that it was saved with, or `owner`."""
+
+    @property
+    def item(self) -> Item:
+        """The workflow as a tool."""
+        return Item(SERVER_NAME, self.name, self.description, input_schema=self.parameters)
+
+    def is_same(self, other: Workflow) -> bool:
+        """Whether both are the same program, with the same description, parameters and tests."""
+        return self._content == other._content
+
+    @property
+    def _content(self) -> tuple[Any, ...]:
+        cases = [(case.arguments, case.expected) for case in self.cases]
+        return self.name, self.description, self.language, self.source, dict(self.parameters), cases
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """How one test of a workflow went. `message` says why it failed; empty if it passed."""
+
+    case: WorkflowCase
+    value: Any
+    message: str
+    took_ms: float
+
+    @property
+    def has_passed(self) -> bool:
+        return not self.message

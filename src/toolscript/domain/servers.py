@@ -17,11 +17,12 @@ from toolscript.domain.catalog import Item
 
 
 class Transport(StrEnum):
-    """The transports of MCP."""
+    """The transports of MCP, and none for a server that is part of this process."""
 
     STDIO = "stdio"
     HTTP = "http"
     SSE = "sse"
+    INTERNAL = "internal"
 
 
 class TrustPolicy(StrEnum):

@@ -194,7 +194,7 @@ def require_login(spec: ServerSpec) -> None:
         return
     reason = (
         "it is a program on this machine: give it credentials in `env`"
-        if spec.transport is Transport.STDIO
+        if spec.transport in {Transport.STDIO, Transport.INTERNAL}
         else "its `headers` have an Authorization already: remove that first"
     )
     raise Invalid(f"server {spec.name} needs no login: {reason}", details={"server": spec.name})

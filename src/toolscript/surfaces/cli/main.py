@@ -63,6 +63,7 @@ COMMANDS = {
     "sync": "commands.sync:sync",
     "watch": "ingest.watch:watch",
     "train-data": "commands.train_data:train_data",
+    "workflows": "code.workflows:workflows",
 }
 INTERRUPTED = 130
 STANDARD_OUTPUT, STANDARD_ERROR = 1, 2

@@ -37,6 +37,7 @@ from toolscript.surfaces.http.routers import (
     skills,
     states,
     tools,
+    workflows,
 )
 from toolscript.surfaces.http.served_app import ServedApp
 
@@ -58,6 +59,7 @@ ROUTERS = (
     results.router,
     code.router,
     evaluation.router,
+    workflows.router,
     tools.clients_router,
 )
 ROUTES = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from toolscript.configuration.data_files import replace_file
 from toolscript.configuration.files import FILE_NAME, Configuration, load_configuration
 from toolscript.domain.errors import Unavailable
+from toolscript.domain.programs import WORKFLOW_SERVER
 from toolscript.domain.servers import ServerSpec, ServerStart, ServerState
 from toolscript.settings import Settings
 from toolscript.surfaces.cli.client.notices import print_note_once
@@ -123,15 +124,17 @@ def _is_shared(settings: Settings) -> bool:
 
 def read_configuration(settings: Settings, folder: Path) -> Configuration:
     """The servers that the settings or the default files name, without Toolscript itself: an agent's configuration that
-    has it as a server can be used as it is. The settings decide when a server runs whose entry does not. Raises
-    Invalid."""
+    has it as a server can be used as it is. The settings decide when a server runs whose entry does not. With code mode
+    the workflows are a server, too, unless an entry has its name. Raises Invalid."""
     read = load_configuration(settings.config, home=Path.home(), folder=folder, environment=os.environ)
     start, idle = ServerStart(settings.server_start), settings.server_idle_minutes
-    servers = (
+    servers = [
         replace(s, start=s.start or start, idle_minutes=idle if s.idle_minutes is None else s.idle_minutes)
         for s in read.servers
         if not s.is_toolscript
-    )
+    ]
+    if settings.code and all(server.name != WORKFLOW_SERVER.name for server in servers):
+        servers.append(WORKFLOW_SERVER)
     return replace(read, servers=tuple(servers))
 
 
@@ -167,7 +170,9 @@ async def prepare_catalogue(
         await index_servers(app, choice, within=within, name_failed=name_failed)
         return 0
     current = {name for name, _ in compute_digests(specs).items() & choice.record.servers.items()}
-    missing = sorted({s.name for s in specs} - (current if choice.record.servers else stored))
+    missing = sorted(
+        {s.name for s in specs if s is not WORKFLOW_SERVER} - (current if choice.record.servers else stored)
+    )
     removed = sorted(choice.record.servers.keys() - {s.name for s in specs}) if choice.record.files else []
     for what, names in {"not indexed yet": missing, "no longer configured": removed}.items():
         if names:

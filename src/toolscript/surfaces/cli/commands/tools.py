@@ -14,6 +14,7 @@ from urllib.parse import quote
 import click
 
 from toolscript.domain.errors import Invalid, NotFound, ToolscriptError, Unavailable
+from toolscript.domain.programs import SERVER_NAME
 from toolscript.domain.servers import META_KEY, CallRelay, CallResult, ServerStart
 from toolscript.surfaces.cli.client.catalogue import (
     LISTED_STATES,
@@ -276,7 +277,9 @@ async def _call(app: App, tool_id: str, arguments: Mapping[str, Any], max_tokens
     item = await app.call_tool.describe(tool_id)
     choice = choose_catalogue(app.settings)
     configured = choice.configuration.servers
-    specs = [replace(s, start=ServerStart.EAGER, idle_minutes=0) for s in configured if s.name == item.server]
+    specs = [
+        replace(s, start=ServerStart.EAGER, idle_minutes=0) for s in configured if item.server in {s.name, SERVER_NAME}
+    ]
     if not specs and not choice.is_demo:
         require_configuration(choice.record, app.settings.data)
         raise Unavailable(f"{tool_id} cannot be called: the server {item.server} is no longer configured")

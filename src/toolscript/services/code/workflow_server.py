@@ -1,0 +1,86 @@
+"""The workflows as a server behind the gateway, in this process: what holds for tools of servers holds for them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from toolscript.domain.access import Caller
+from toolscript.domain.catalog import Item
+from toolscript.domain.errors import ToolscriptError, UpstreamFailed
+from toolscript.domain.programs import Language, RunEnd, RunReport
+from toolscript.domain.requests import caller_name, client_address
+from toolscript.domain.servers import NO_RELAY, CallRelay, CallResult, ServerListing
+from toolscript.services.code.host import RunCaller
+from toolscript.services.code.workflows import Workflows, describe_end
+
+
+class WorkflowServer:
+    """Lists workflows, and calls them."""
+
+    def __init__(self, workflows: Workflows, languages: Collection[Language]) -> None:
+        self._workflows = workflows
+        self._languages = languages
+        self._changed = asyncio.Event()
+        workflows.watch(self._changed.set)
+
+    async def list_items(self) -> ServerListing:
+        workflows = await self._workflows.list_all()
+        problems = [
+            f"{each.name}: programs in {each.language} are not run here: set TOOLSCRIPT_CODE"
+            for each in workflows
+            if each.language not in self._languages
+        ]
+        return ServerListing([each.item for each in workflows if each.language in self._languages], problems)
+
+    async def call(
+        self, item: Item, arguments: Mapping[str, Any], *, within: float, relay: CallRelay = NO_RELAY
+    ) -> CallResult:
+        """Whatever goes wrong is a result: the server itself never fails."""
+        name = caller_name.get()
+        caller = RunCaller(Caller(name, "" if name else client_address.get()), relay)
+        try:
+            workflow = await self._workflows.get(item.name)
+            report = await self._workflows.run(workflow, arguments, caller, seconds=within)
+        except ToolscriptError as error:
+            return _build_failure(error.message)
+        return _build_result(report)
+
+    async def complete(self, params: Mapping[str, Any], *, within: float) -> Mapping[str, Any]:  # noqa: ARG002
+        return {"completion": {"values": []}}
+
+    async def follow_resource(
+        self,
+        uri: str,  # noqa: ARG002
+        *,
+        on_start: Callable[[], object],  # noqa: ARG002
+        on_update: Callable[[str], object],  # noqa: ARG002
+    ) -> None:
+        raise UpstreamFailed("workflows have no resources")
+
+    async def ping(self) -> None:
+        return None
+
+    async def wait_for_change(self) -> None:
+        await self._changed.wait()
+        self._changed.clear()
+
+    async def wait_for_disconnect(self) -> str:
+        await asyncio.Event().wait()
+        raise AssertionError  # it is never set
+
+
+def _build_result(report: RunReport) -> CallResult:
+    if report.outcome.end is not RunEnd.DONE:
+        printed = f"\nPrinted:\n{report.printed}" if report.printed else ""
+        return _build_failure(f"{describe_end(report)}{printed}")
+    value = report.outcome.value
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    structured = value if isinstance(value, dict) else {"result": value}
+    return CallResult({"content": [{"type": "text", "text": text}], "structuredContent": structured})
+
+
+def _build_failure(message: str) -> CallResult:
+    return CallResult({"content": [{"type": "text", "text": message}], "isError": True})

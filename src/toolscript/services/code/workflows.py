@@ -1,0 +1,242 @@
+"""Saves programs as workflows, and runs and tests them. A workflow is a tool of the server `workflows`."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from typing import Any
+
+from toolscript.codegen.parameters import PARAMETERS, declare_parameters
+from toolscript.domain.errors import InvalidArguments, NotFound
+from toolscript.domain.programs import (
+    DEFAULT_LIMITS,
+    MAX_LIMITS,
+    SERVER_NAME,
+    CaseResult,
+    RunEnd,
+    RunReport,
+    Workflow,
+    WorkflowCase,
+)
+from toolscript.domain.quarantine import QuarantineCause
+from toolscript.domain.requests import caller_name
+from toolscript.domain.spelling import suggest
+from toolscript.ports.schemas import ArgumentChecker
+from toolscript.ports.workflows import WorkflowStore
+from toolscript.services.catalogue.quarantine_review import QuarantineReview
+from toolscript.services.catalogue.sync import Sync
+from toolscript.services.code.host import RunCaller
+from toolscript.services.code.run import RunCode, RunRequest
+
+MAX_WORKFLOWS = 1000
+MAX_CASES = 100
+MAX_BYTES = 100_000
+MAX_DESCRIPTION_LENGTH = 4000
+# Workflows may call workflows, each in a process of its own.
+MAX_DEPTH = 3
+CHECK_SECONDS = 10.0
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+
+_depth: ContextVar[int] = ContextVar("workflow_depth", default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class SavedWorkflow:
+    """A workflow that was saved."""
+
+    workflow: Workflow
+    is_new: bool
+    """Whether it is a new version; false if the newest one is the same."""
+    quarantine: str = ""
+    """Why it cannot be called until a person approves it; empty if it can."""
+
+
+class Workflows:
+    """The workflows of a gateway."""
+
+    def __init__(
+        self,
+        store: WorkflowStore,
+        get_run_code: Callable[[], RunCode],
+        sync: Sync,
+        quarantine: QuarantineReview,
+        checker: ArgumentChecker,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`get_run_code` is called when the first program is run, because sandboxes are slow to import."""
+        self._store = store
+        self._get_run_code = get_run_code
+        self._sync = sync
+        self._quarantine = quarantine
+        self._checker = checker
+        self._clock = clock
+        self._watchers: list[Callable[[], None]] = []
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Calls the watcher after every change."""
+        self._watchers.append(watcher)
+
+    async def list_all(self) -> Sequence[Workflow]:
+        """The newest version of every workflow, by name."""
+        return await self._store.list_newest()
+
+    async def list_versions(self, name: str) -> Sequence[Workflow]:
+        """Every version of a workflow, the newest first. Raises NotFound."""
+        if versions := await self._store.list_versions(name):
+            return versions
+        names = [workflow.name for workflow in await self._store.list_newest()]
+        raise NotFound(f"no such workflow: {name!r}{suggest(name, names)}", details={"workflow": name})
+
+    async def get(self, name: str, version: int | None = None) -> Workflow:
+        """A version of a workflow; the newest one by default. Raises NotFound."""
+        versions = await self.list_versions(name)
+        for workflow in versions:
+            if version in {None, workflow.version}:
+                return workflow
+        raise NotFound(
+            f"the workflow {name} has no version {version}: it has 1 to {versions[0].version}",
+            details={"workflow": name, "version": version},
+        )
+
+    async def save(self, workflow: Workflow, caller: RunCaller) -> SavedWorkflow:
+        """Checks a workflow against the types of its parameters and tools, and saves it as a new version. Who saves it
+        approves it, unless its texts address the model. Raises InvalidArguments, naming the line of the program."""
+        await self._check(workflow, caller)
+        existing = {each.name: each for each in await self._store.list_newest()}
+        newest = existing.get(workflow.name)
+        if newest is None and len(existing) >= MAX_WORKFLOWS:
+            raise InvalidArguments(f"there are {MAX_WORKFLOWS} workflows already: remove some first")
+        if newest and newest.is_same(workflow):
+            return SavedWorkflow(newest, is_new=False, quarantine=await self._find_quarantine(newest))
+        author = caller_name.get() or "owner"
+        saved = await self._store.save(replace(workflow, saved_at=self._clock(), saved_by=author))
+        await self._update_catalogue()
+        return SavedWorkflow(saved, is_new=True, quarantine=await self._approve(saved))
+
+    async def restore(self, name: str, version: int, caller: RunCaller) -> SavedWorkflow:
+        """Saves an older version as the newest one. Raises NotFound and InvalidArguments."""
+        return await self.save(await self.get(name, version), caller)
+
+    async def remove(self, name: str) -> None:
+        """Removes a workflow with all its versions. Raises NotFound."""
+        await self.list_versions(name)
+        await self._store.remove(name)
+        await self._update_catalogue()
+
+    async def run(
+        self, workflow: Workflow, arguments: Mapping[str, Any], caller: RunCaller, *, seconds: float
+    ) -> RunReport:
+        """Runs a workflow. Raises what `RunCode.run` raises, and InvalidArguments when workflows call each other too
+        deeply."""
+        depth = _depth.get()
+        if depth >= MAX_DEPTH:
+            raise InvalidArguments(f"workflows call each other more than {MAX_DEPTH} deep: {workflow.name}")
+        token = _depth.set(depth + 1)
+        try:
+            request = RunRequest(
+                workflow.source,
+                workflow.language,
+                replace(DEFAULT_LIMITS, seconds=min(seconds, MAX_LIMITS.seconds)),
+                inputs={PARAMETERS: dict(arguments)},
+                input_types=declare_parameters(workflow.language, workflow.parameters),
+            )
+            return await self._get_run_code().run(request, caller)
+        finally:
+            _depth.reset(token)
+
+    async def test(self, workflow: Workflow, caller: RunCaller) -> list[CaseResult]:
+        """Runs the tests of a workflow, one after the other. They call real tools."""
+        return [await self._test_case(workflow, case, caller) for case in workflow.cases]
+
+    async def _test_case(self, workflow: Workflow, case: WorkflowCase, caller: RunCaller) -> CaseResult:
+        problem = await self._checker.check(workflow.parameters, case.arguments, within=CHECK_SECONDS)
+        if problem:
+            return CaseResult(case, None, f"arguments: {problem.field}: {problem.message}", 0.0)
+        report = await self.run(workflow, case.arguments, caller, seconds=DEFAULT_LIMITS.seconds)
+        outcome, message = report.outcome, ""
+        if outcome.end is not RunEnd.DONE:
+            message = describe_end(report)
+        elif outcome.value != case.expected:
+            message = f"expected {_shorten(case.expected)}, got {_shorten(outcome.value)}"
+        return CaseResult(case, outcome.value, message, report.took_ms)
+
+    async def _check(self, workflow: Workflow, caller: RunCaller) -> None:
+        _check_texts(workflow)
+        request = RunRequest(
+            workflow.source,
+            workflow.language,
+            input_types=declare_parameters(workflow.language, workflow.parameters),
+            checks_only=True,
+        )
+        report = await self._get_run_code().run(request, caller)
+        if report.outcome.end is not RunEnd.DONE:
+            raise InvalidArguments(
+                f"source: {report.outcome.message}",
+                details={
+                    "field": "source",
+                    "problems": [
+                        {"line": each.line, "message": each.message, "signatures": list(each.signatures)}
+                        for each in report.problems
+                    ],
+                },
+            )
+
+    async def _update_catalogue(self) -> None:
+        items = [workflow.item for workflow in await self._store.list_newest()]
+        await self._sync.run(items, servers={SERVER_NAME})
+        for watcher in self._watchers:
+            watcher()
+
+    async def _approve(self, workflow: Workflow) -> str:
+        """Approves the definition, unless its text addresses the model; then returns the reason."""
+        for pin in await self._quarantine.list_waiting(SERVER_NAME):
+            if pin.item_id == workflow.item.id:
+                if pin.cause is QuarantineCause.SUSPICIOUS or pin.passage:
+                    return pin.reason
+                await self._quarantine.approve([pin.item_id])
+        return ""
+
+    async def _find_quarantine(self, workflow: Workflow) -> str:
+        waiting = await self._quarantine.list_waiting(SERVER_NAME)
+        return next((pin.reason for pin in waiting if pin.item_id == workflow.item.id), "")
+
+
+def describe_end(report: RunReport) -> str:
+    """Why a run is not done, in one sentence, with the line."""
+    outcome = report.outcome
+    where = f"line {outcome.line}: " if outcome.line and not outcome.message.startswith("line ") else ""
+    return f"{where}{outcome.message}"
+
+
+def _check_texts(workflow: Workflow) -> None:
+    """Raises InvalidArguments, naming the field."""
+    if not _NAME.fullmatch(workflow.name):
+        raise _build_invalid(
+            "name", "must have 1 to 64 lower-case letters, digits and underscores, and start with a letter"
+        )
+    if not workflow.description.strip() or len(workflow.description) > MAX_DESCRIPTION_LENGTH:
+        raise _build_invalid(
+            "description", f"must say what the workflow does, in at most {MAX_DESCRIPTION_LENGTH} characters"
+        )
+    schema = workflow.parameters
+    if schema.get("type") != "object" or not isinstance(schema.get("properties", {}), Mapping):
+        raise _build_invalid("parameters", 'must be a JSON Schema with "type": "object" and "properties"')
+    if len(workflow.cases) > MAX_CASES:
+        raise _build_invalid("cases", f"must be at most {MAX_CASES}")
+    for name, value in {"parameters": schema, "cases": [[c.arguments, c.expected] for c in workflow.cases]}.items():
+        if len(json.dumps(value)) > MAX_BYTES:
+            raise _build_invalid(name, f"must have at most {MAX_BYTES} bytes of JSON")
+
+
+def _build_invalid(field: str, message: str) -> InvalidArguments:
+    return InvalidArguments(f"{field}: {message}", details={"field": field})
+
+
+def _shorten(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 300 else f"{text[:300]}…"  # noqa: PLR2004  (a line or two of a terminal)

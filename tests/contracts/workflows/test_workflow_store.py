@@ -1,0 +1,61 @@
+"""What every store of workflows promises: versions stay, and the newest one counts."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from toolscript.adapters.sql.database import Database
+from toolscript.adapters.sql.workflows import SqlWorkflows
+from toolscript.domain.programs import Language, Workflow, WorkflowCase
+
+pytestmark = pytest.mark.req("C-03")
+
+GREETING = Workflow(
+    "greet",
+    "Greets someone.",
+    Language.TYPESCRIPT,
+    "return `hello ${params.name}`;",
+    {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
+    (WorkflowCase({"name": "Ann"}, "hello Ann"), WorkflowCase({"name": "日本"}, ["any", {"json": None}])),
+    saved_at=1000.5,
+    saved_by="ann",
+)
+
+
+@pytest.fixture
+def store(database: Database) -> SqlWorkflows:
+    return SqlWorkflows(database)
+
+
+async def test_a_workflow_comes_back_as_it_was_saved(store: SqlWorkflows) -> None:
+    saved = await store.save(GREETING)
+    assert saved == replace(GREETING, version=1)
+    assert await store.list_newest() == [saved]
+    assert await store.list_versions("greet") == [saved]
+
+
+async def test_versions_stay_and_the_newest_counts(store: SqlWorkflows) -> None:
+    first = await store.save(GREETING)
+    other = await store.save(replace(GREETING, name="a_first"))
+    second = await store.save(replace(GREETING, source="return 2;", cases=()))
+    assert (first.version, second.version) == (1, 2)
+    assert await store.list_newest() == [other, second]
+    assert await store.list_versions("greet") == [second, first]
+
+
+async def test_a_removed_workflow_is_gone_with_all_versions(store: SqlWorkflows) -> None:
+    await store.save(GREETING)
+    await store.save(replace(GREETING, source="return 2;"))
+    assert await store.remove("greet")
+    assert not await store.remove("greet")
+    assert await store.list_newest() == []
+    assert await store.list_versions("greet") == []
+
+
+async def test_gateways_that_save_at_a_time_get_different_versions(store: SqlWorkflows, database: Database) -> None:
+    other = SqlWorkflows(database)
+    saved = await asyncio.gather(*(each.save(GREETING) for each in (store, other) for _ in range(5)))
+    assert sorted(workflow.version for workflow in saved) == list(range(1, 11))

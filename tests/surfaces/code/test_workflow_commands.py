@@ -1,0 +1,77 @@
+"""`toolscript workflows`: with a running gateway, and without one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.servers import make_scripted_spec
+from toolscript.surfaces.cli.main import run
+
+pytestmark = pytest.mark.req("C-03")
+
+PROGRAM = 'said = await tools.box.echo({"text": params["word"]})\nreturn said["text"].upper()\n'
+PARAMETERS = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
+TESTS = [{"arguments": {"word": "hi"}, "expected": "HI"}]
+ABOUT = ("--description", "Says a word in capital letters.")
+
+
+@pytest.fixture
+def folder(small_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TOOLSCRIPT_CODE", "python")
+    servers = {"mcpServers": {"box": make_scripted_spec(tools=["echo", "fail"])}}
+    Path(".toolscript.json").write_text(json.dumps(servers), encoding="utf-8")
+    Path("shout.py").write_text(PROGRAM, encoding="utf-8")
+    Path("parameters.json").write_text(json.dumps(PARAMETERS), encoding="utf-8")
+    Path("tests.json").write_text(json.dumps(TESTS), encoding="utf-8")
+    return small_folder
+
+
+def invoke(*arguments: str) -> Result:
+    return CliRunner().invoke(run, list(arguments))
+
+
+def save(*more: str) -> Result:
+    return invoke("workflows", "save", "shout", "shout.py", *more)
+
+
+@pytest.mark.parametrize("with_gateway", [True, False])
+def test_a_workflow_is_saved_called_tested_and_restored(
+    folder: Path, start_gateway: Callable[[], None], with_gateway: bool
+) -> None:
+    if with_gateway:
+        start_gateway()
+    saved = save(*ABOUT, "--parameters", "parameters.json", "--tests", "tests.json")
+    assert saved.stdout == "Saved version 1 of shout: the tool workflows__shout.\n", saved.output
+    called = invoke("call", "workflows__shout", '{"word": "ho"}', "--json")
+    assert called.exit_code == 0, called.output
+    assert "HO" in called.stdout
+    tested = invoke("workflows", "test")
+    assert (tested.exit_code, tested.stdout) == (0, "shout, version 1: 1 test passed\n"), tested.output
+    Path("shout.py").write_text('return "no"\n', encoding="utf-8")
+    assert "Saved version 2" in save().stdout
+    failed = invoke("workflows", "test", "shout")
+    assert failed.exit_code == 5
+    assert 'expected "HI", got "no"' in failed.stderr
+    assert "Saved version 3" in invoke("workflows", "restore", "shout", "1").stdout
+    assert invoke("workflows", "show", "shout").stdout.strip() == PROGRAM.strip()
+    listed = json.loads(invoke("workflows", "versions", "shout", "--json").stdout)
+    assert [each["version"] for each in listed["workflows"]] == [3, 2, 1]
+    assert "shout" in invoke("workflows").stdout
+    assert invoke("workflows", "remove", "shout").stdout == "Removed shout.\n"
+    assert "There are no workflows" in invoke("workflows", "list").output
+
+
+@pytest.mark.usefixtures("folder")
+def test_what_cannot_be_saved_is_named() -> None:
+    assert "--description" in save().output
+    Path("shout.py").write_text("await tools.box.ecko({})", encoding="utf-8")
+    assert "line 1: tools.box.ecko: no such tool: did you mean tools.box.echo?" in save(*ABOUT).output
+    assert "must end in .py or .ts" in invoke("workflows", "save", "shout", "parameters.json").output
+    unknown = invoke("workflows", "show", "shaut")
+    assert unknown.exit_code != 0
+    assert "no such workflow: 'shaut'" in unknown.output
