@@ -41,7 +41,7 @@ export default function CallsPage({ at }) {
 function ByServer({ rows, onChoose }) {
   const most = Math.max(...rows.map((row) => row.calls), 1);
   return html`<section class="section" aria-label="By server"><div class="section-head"><h2>By server</h2></div>
-    <div class="card table-scroll" tabindex="0"><table><thead><tr><th scope="col">Server</th><th scope="col">Calls and errors</th><th scope="col" class="right">Calls</th><th scope="col" class="right">Errors</th><th scope="col" class="right">Median</th><th scope="col" class="right">p95</th></tr></thead>
+    <div class="card table-scroll" tabindex="0"><table><thead><tr><th scope="col">Server</th><th scope="col" class="wide">Calls and errors</th><th scope="col" class="right">Calls</th><th scope="col" class="right">Errors</th><th scope="col" class="right">Median</th><th scope="col" class="right">p95</th></tr></thead>
       <tbody>${rows.slice(0, 30).map((row) => html`<tr key=${row.name}>
         <td><button type="button" class="linklike" onClick=${() => onChoose(row.name)}><${Text} value=${row.name || "none"} max=${60} /></button></td>
         <td class="wide"><div class="bar" aria-hidden="true"><i class="of-plain" style=${{ width: `${(100 * (row.calls - row.errors)) / most}%` }}></i><i class="of-bad" style=${{ width: `${(100 * row.errors) / most}%` }}></i></div></td>

@@ -90,9 +90,9 @@ function Times({ title, rows, empty }) {
   const longest = Math.max(...rows.map((row) => row.p95 ?? 0), 0.001);
   return html`<section class="section" aria-label=${title}><div class="section-head"><h2>${title}</h2></div>
     ${rows.length === 0 ? html`<p class="muted">${empty}</p>` : html`<div class="card table-scroll" tabindex="0"><table>
-      <thead><tr><th scope="col">What</th><th scope="col">p95</th><th scope="col" class="right">Number</th><th scope="col" class="right">Mean</th><th scope="col" class="right">Median</th><th scope="col" class="right">p95</th></tr></thead>
+      <thead><tr><th scope="col">What</th><th scope="col" class="wide"><span class="unseen">p95 as a bar</span></th><th scope="col" class="right">Number</th><th scope="col" class="right aside">Mean</th><th scope="col" class="right">Median</th><th scope="col" class="right">p95</th></tr></thead>
       <tbody>${rows.slice(0, 40).map((row) => html`<tr key=${row.name}><td class="mono"><${Text} value=${row.name.trim()} max=${80} /></td>
         <td class="wide"><div class="bar" aria-hidden="true"><i class="of-plain" style=${{ width: `${(100 * (row.p95 ?? 0)) / longest}%` }}></i></div></td>
-        <td class="right">${formatCount(row.count)}</td><td class="right">${formatMs(row.mean)}</td><td class="right">${formatMs(row.p50)}</td><td class="right">${formatMs(row.p95)}</td></tr>`)}</tbody></table></div>`}
+        <td class="right">${formatCount(row.count)}</td><td class="right aside">${formatMs(row.mean)}</td><td class="right">${formatMs(row.p50)}</td><td class="right">${formatMs(row.p95)}</td></tr>`)}</tbody></table></div>`}
   </section>`;
 }

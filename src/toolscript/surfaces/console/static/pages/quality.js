@@ -73,10 +73,10 @@ function Results({ results, threshold }) {
     <div class="figures">${METRICS.map(([name, title, help]) => html`<div class="card figure" key=${name} title=${help}><p class="figure-title">${title}</p><p class="figure-value">${mean(name).toFixed(3)}</p><p class="muted">${help}</p></div>`)}
       <div class="card figure"><p class="figure-title">Requests</p><p class="figure-value">${results.length}</p><p class="muted">${plural(results.filter((each) => !each.rank).length, "of them finds", "of them find")} no right tool</p></div></div>
     <div class="section"><${Curve} points=${buildCurve(results)} threshold=${threshold} /></div>
-    <div class="section card table-scroll" tabindex="0"><table><thead><tr><th scope="col">Request</th><th scope="col">First tool</th><th scope="col" class="right">Confidence</th><th scope="col" class="right">Rank of the right one</th></tr></thead>
+    <div class="section card table-scroll" tabindex="0"><table class="wrapped"><thead><tr><th scope="col">Request</th><th scope="col">First tool</th><th scope="col" class="right aside">Confidence</th><th scope="col" class="right">Right one</th></tr></thead>
       <tbody>${[...results].sort((a, b) => a.scores["ndcg@10"] - b.scores["ndcg@10"]).slice(0, 300).map((each, i) => html`<tr key=${i}>
         <td><a href=${link("search", "", { q: each.query })}><${Text} value=${each.query} max=${140} /></a></td>
-        <td class="mono"><${Text} value=${each.first ?? "none"} max=${80} /></td><td class="right">${formatPercent(each.confidence)}</td>
-        <td class="right"><span class=${`tag ${each.rank === 1 ? "good" : each.rank ? "warn" : "bad"}`}>${each.rank || "not found"}</span></td></tr>`)}</tbody></table></div>
+        <td class="mono"><${Text} value=${each.first ?? "none"} max=${80} /></td><td class="right aside">${formatPercent(each.confidence)}</td>
+        <td class="right"><span class=${`tag ${each.rank === 1 ? "good" : each.rank ? "warn" : "bad"}`}>${each.rank ? `rank ${each.rank}` : "not found"}</span></td></tr>`)}</tbody></table></div>
   </section>`;
 }

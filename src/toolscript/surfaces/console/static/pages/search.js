@@ -41,7 +41,11 @@ export default function SearchPage({ at }) {
   useTitle(query ? `${query.slice(0, 60)}` : "Search");
   useEffect(() => box.current?.focus(), []);
   useEffect(() => {
-    if (shown.current !== at) setText(at.query.get("q") ?? "");
+    if (shown.current !== at) {
+      setText(at.query.get("q") ?? "");
+      setView(at.query.get("view") ?? "all");
+      setChoices(readChoices(at.query));
+    }
     shown.current = at;
   }, [at]);
   useEffect(() => {

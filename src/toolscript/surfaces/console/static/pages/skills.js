@@ -10,14 +10,14 @@ import { Review } from "./skills/review.js";
 
 const OTHER = "other";
 
-export default function SkillsPage() {
+export default function SkillsPage({ at }) {
   useTitle("Skills");
   const [chosen, setChosen] = useState(null);
   const skills = useApi("/api/v1/skills");
   const largest = skills.data?.skills.toSorted((a, b) => b.tool_count - a.tool_count)[0]?.id;
   return html`<div class="page-head"><h1>Skills</h1>${skills.data && html`<p>${plural(skills.data.total, "skill")}</p>`}</div>
     <${Loaded} from=${skills} rows=${10}>${(data) => html`
-      <${Review} skills=${data.skills} onDecided=${skills.reload} />
+      <${Review} skills=${data.skills} first=${at.query.get("review")} onDecided=${skills.reload} />
       <div class="skills">
         <${Tree} skills=${data.skills} chosen=${chosen ?? largest} onChoose=${setChosen} />
         <${Chosen} skill=${data.skills.find((skill) => skill.id === (chosen ?? largest))} />

@@ -29,7 +29,7 @@ function List({ tools, at }) {
         ${servers.map((name) => html`<option key=${name} value=${name}><${Text} value=${name} max=${80} /></option>`)}</select></label>
       <label class="field"><span>Words</span><input type="text" value=${words} onInput=${(e) => setWords(e.target.value)} /></label>
     </div>
-    ${found.length === 0 ? html`<${Empty} title=${tools.length ? "No tool matches" : "The catalogue is empty"} />` : html`<div class="card table-scroll" tabindex="0"><table>
+    ${found.length === 0 ? html`<${Empty} title=${tools.length ? "No tool matches" : "The catalogue is empty"} />` : html`<div class="card table-scroll" tabindex="0"><table class="stacked">
       <thead><tr><th scope="col">Name</th><th scope="col">Server</th><th scope="col">Description</th></tr></thead>
       <tbody>${found.slice(0, max).map((tool) => html`<tr key=${tool.toolId}>
         <td><a class="mono" href=${link("tool", tool.toolId)}><${Text} value=${tool.toolName} max=${80} /></a>

@@ -13,15 +13,14 @@ const MAX_TOOLS = 200;
 export function Selection({ tools, onClose }) {
   const [name, setName] = useState("");
   const [description, setDescription] = useState("");
-  const [isProposed, setIsProposed] = useState(false);
+  const [proposed, setProposed] = useState(null);
   const [propose, { busy, error }] = useAction(async () => {
-    await ask("POST", "/api/v1/skills/suggestions", { body: { name, description, tool_ids: tools.map((tool) => tool.id) } });
-    setIsProposed(true);
+    setProposed(await ask("POST", "/api/v1/skills/suggestions", { body: { name, description, tool_ids: tools.map((tool) => tool.id) } }));
   });
   return html`<section class="section card padded chosen" aria-label="Chosen tools">
     <div class="call-head"><h2>${plural(tools.length, "tool")} chosen</h2><button type="button" class="button small" onClick=${onClose}>Let go</button></div>
     <p class="names mono">${tools.slice(0, MAX_SHOWN).map((tool, i) => html`${i ? ", " : ""}<a key=${tool.id} href=${link("tool", tool.id)}><${Text} value=${tool.id} max=${80} /></a>`)}${tools.length > MAX_SHOWN && " …"}</p>
-    ${isProposed ? html`<p role="status">The skill is proposed. <a href=${link("skills")}>Review it</a> to put ${plural(tools.length, "tool")} into it.</p>` : html`<form class="filters" onSubmit=${(event) => { event.preventDefault(); propose(); }}>
+    ${proposed ? html`<p role="status">The skill is proposed. <a href=${link("skills", "", { review: proposed.id })}>Review it</a> to put ${plural(tools.length, "tool")} into it.</p>` : html`<form class="filters" onSubmit=${(event) => { event.preventDefault(); propose(); }}>
       <label class="field"><span>Skill</span><input type="text" required maxlength="255" value=${name} onInput=${(event) => setName(event.target.value)} /></label>
       <label class="field grow"><span>What its tools do</span><input type="text" maxlength="4000" value=${description} onInput=${(event) => setDescription(event.target.value)} /></label>
       <button type="submit" class="button primary" disabled=${busy || !name.trim() || tools.length > MAX_TOOLS}>Propose a skill</button></form>

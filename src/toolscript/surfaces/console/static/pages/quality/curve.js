@@ -1,7 +1,7 @@
 // What each threshold would do.
 import { html } from "../../core/dom.js";
 
-const [WIDTH, HEIGHT, LEFT, BOTTOM] = [640, 200, 38, 20];
+const [WIDTH, HEIGHT, LEFT, BOTTOM] = [640, 200, 46, 20];
 const x = (value) => LEFT + value * (WIDTH - LEFT - 8);
 const y = (value) => 8 + (1 - value) * (HEIGHT - BOTTOM - 8);
 

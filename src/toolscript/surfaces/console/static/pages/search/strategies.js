@@ -54,7 +54,7 @@ function Timings({ metadata }) {
   return html`<div class="strategy-figure"><p><span>Time</span><strong>${formatMs(metadata.total_time_ms)}</strong></p>
     <div class="bar" role="img" aria-label=${label} title=${label}>${STAGES.map(([field, name, colour]) => html`
       <i key=${name} class=${colour} style=${{ width: `${(100 * metadata[field]) / total}%` }}></i>`)}</div>
-    <p class="legend">${STAGES.map(([field, name, colour]) => html`<span key=${name}><i class=${colour}></i>${name} ${formatMs(metadata[field])}</span>`)}</p></div>`;
+    <p class="legend">${STAGES.every(([field]) => !metadata[field]) ? "kept from an earlier search" : STAGES.map(([field, name, colour]) => html`<span key=${name}><i class=${colour}></i>${name} ${formatMs(metadata[field])}</span>`)}</p></div>`;
 }
 
 function Tokens({ tokens }) {

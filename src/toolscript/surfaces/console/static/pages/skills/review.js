@@ -9,12 +9,14 @@ import { Text } from "../../parts/text.js";
 
 const MAX_SHOWN = 40;
 
-export function Review({ skills, onDecided }) {
+/** `first` is the id of the suggestion to begin with, if there is one. */
+export function Review({ skills, first, onDecided }) {
   const queue = useApi("/api/v1/skills/suggestions");
-  const [index, setIndex] = useState(0);
+  const [chosen, setIndex] = useState(null);
   const [target, setTarget] = useState("");
   const waiting = queue.data?.suggestions ?? [];
-  const current = waiting[Math.min(index, waiting.length - 1)];
+  const index = Math.min(chosen ?? Math.max(0, waiting.findIndex((each) => String(each.id) === first)), waiting.length - 1);
+  const current = waiting[index];
   const [decide, { busy, error }] = useAction(async (decision) => {
     if (decision === "merge" && !target) throw new Error("Choose the skill to merge it into.");
     const body = decision === "merge" ? { skill_id: target } : {};

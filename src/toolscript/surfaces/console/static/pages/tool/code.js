@@ -3,7 +3,7 @@ import { send } from "../../core/api.js";
 import { html, useEffect, useState } from "../../core/dom.js";
 import { LongText, visible } from "../../parts/text.js";
 
-const TABS = [["signature", "Signature"], ["ts", "TypeScript"], ["py", "Python"], ["input", "Input schema"], ["output", "Output schema"]];
+const TABS = [["signature", "Signature"], ["ts", "TypeScript"], ["py", "Python"], ["input", "Input"], ["output", "Output"]];
 
 export function Code({ tool }) {
   const [tab, setTab] = useState("signature");
