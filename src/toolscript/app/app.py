@@ -60,6 +60,7 @@ from toolscript.ports.workflows import WorkflowStore
 from toolscript.retrieval.capabilities import load_capabilities
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.access.keys import Keys
+from toolscript.services.access.login_flows import LoginFlows
 from toolscript.services.access.logins import Logins
 from toolscript.services.access.plans import Plans, load_plans
 from toolscript.services.access.profiles import Profiles
@@ -159,6 +160,7 @@ class App:
         self.local_key = secrets.token_urlsafe(32)  # signs the tokens of this machine's own commands
         self.verifier: TokenVerifier = Verifier(settings, self.local_key)
         self.keys = Keys(self.key_store)
+        self.login_flows = LoginFlows(self.logins)
         self.plans = Plans(load_plans(settings.plans), self.rate_buckets)
         self.profiles = Profiles()
         self.knowledge_rates = Rates(settings.knowledge_rate, self.rate_buckets)
@@ -349,6 +351,7 @@ async def open_app(
         _close_at_exit(
             stack,
             app.logins,
+            app.login_flows,
             app.snapshots,
             app.sync,
             app.gateway,

@@ -66,7 +66,7 @@ class Browser(Protocol):
 
     @property
     def redirect_uri(self) -> str:
-        """The loopback address that the authorization server sends the browser back to."""
+        """The address that the authorization server sends the browser back to: of this machine, or https."""
 
     async def visit(self, url: str) -> str:
         """Lets the user open the URL; returns the address that the browser was sent back to, with its query."""

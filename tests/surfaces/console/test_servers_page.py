@@ -12,6 +12,7 @@ import pytest
 
 from tests.servers import make_scripted_spec
 from tests.servers.gateway import RunningGateway, run_gateway
+from tests.servers.logins import serving_authorization, serving_protected
 from tests.surfaces.console.conftest import OpenPage, Page, find_violations
 
 HOSTILE_SERVER = "<img src=x onerror=alert(5)> ?#%"
@@ -112,3 +113,24 @@ async def test_a_server_is_added_from_a_snippet_with_a_hostile_name(
     await row.get_by_role("button", name="Stop").click()
     await row.get_by_text("stopped", exact=True).wait_for()
     assert await find_violations(page) == []
+
+
+@pytest.mark.req("W-01", "W-02", "G-11")
+async def test_a_person_logs_in_at_a_server_from_the_page(tmp_path: Path, open_page: OpenPage) -> None:
+    with serving_authorization(ttl=3600) as authorization, serving_protected(authorization.issuer) as web:
+        write_servers(tmp_path, {"web": {"type": "http", "url": web.http}})
+        with run_gateway(tmp_path, "--data-dir", str(tmp_path / "data")) as gateway:
+            page = await open_page(f"{gateway.url}/#/servers")
+            row = find_row(page, "web")
+            await row.get_by_text("needs a login", exact=True).wait_for()
+            await row.get_by_role("button", name="Log in").click()
+            link = row.get_by_role("link", name="Continue at 127.0.0.1")
+            await link.wait_for()
+            assert await find_violations(page) == []
+            async with page.context.expect_page() as opened:
+                await link.click()
+            tab = await opened.value
+            await tab.get_by_role("heading", name="Logged in").wait_for()
+            assert await find_violations(tab) == []
+            await row.get_by_text("ready", exact=True).wait_for()
+            await link.wait_for(state="detached")

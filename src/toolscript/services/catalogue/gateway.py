@@ -209,6 +209,10 @@ class Gateway:
             await asyncio.gather(connection.restart(reason), self._close_user_connections({name}))
         return self._get_status(connection)
 
+    def get_spec(self, name: str) -> ServerSpec:
+        """The entry of a server. Raises NotFound."""
+        return self._get_connection(name).spec
+
     def get_log(self, name: str) -> Sequence[LogLine]:
         """The latest lines of a server's log, the oldest first. Raises NotFound."""
         return self._get_connection(name).activity.lines

@@ -59,10 +59,14 @@ def add_error_handlers(http: FastAPI) -> None:
     http.add_exception_handler(Exception, _handle_unexpected)
 
 
+def get_status(error: ToolscriptError) -> int:
+    """The status of the error's class."""
+    return next((code for kind, code in STATUSES.items() if isinstance(error, kind)), 500)
+
+
 def error_response(error: ToolscriptError) -> JSONResponse:
     """The envelope with the status of the error's class."""
-    status = next((code for kind, code in STATUSES.items() if isinstance(error, kind)), 500)
-    return JSONResponse(error.to_envelope(), status_code=status, headers=_headers_of(error))
+    return JSONResponse(error.to_envelope(), status_code=get_status(error), headers=_headers_of(error))
 
 
 def _headers_of(error: ToolscriptError) -> dict[str, str] | None:

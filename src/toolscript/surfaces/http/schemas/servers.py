@@ -103,3 +103,11 @@ class SnippetResponse(ResponseModel):
     file: str = Field(description="The configuration file.")
     servers: list[PlannedServerResponse]
     added: bool = Field(description="Whether the servers are in the file now.")
+
+
+class LoginResponse(ResponseModel):
+    """A login that waits for a person."""
+
+    server: str
+    url: str = Field(description="The address to open in the same browser.")
+    host: str = Field(description="Where it leads, for people to look at.")

@@ -26,7 +26,8 @@ export default function ServersPage() {
 }
 
 function Counts({ servers }) {
-  const states = Object.keys(ORDER).map((state) => [state, servers.filter((server) => server.state === state).length]).filter(([, n]) => n);
+  const describe = (server) => (server.needsLogin ? "waiting for a login" : server.state);
+  const states = ["waiting for a login", ...Object.keys(ORDER)].map((state) => [state, servers.filter((server) => describe(server) === state).length]).filter(([, n]) => n);
   return html`<p>${plural(servers.length, "server")}${states.length > 0 && `: ${states.map(([state, n]) => `${n} ${state}`).join(", ")}`}</p>`;
 }
 

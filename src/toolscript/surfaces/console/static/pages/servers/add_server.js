@@ -35,7 +35,7 @@ export function AddServer() {
     <p class="muted">Paste the JSON that its documentation gives for any client. Its command runs on the machine of the gateway, as the gateway's user: add only what you trust.</p>
     <form class="card padded form add-server" onSubmit=${submit}>
       <label class="field"><span>Snippet</span>
-        <textarea rows=${snippet ? 9 : 5} spellcheck="false" autocomplete="off" placeholder=${EXAMPLE} value=${snippet} onInput=${(event) => { setSnippet(event.target.value); setAdded(null); }}></textarea></label>
+        <textarea rows=${snippet ? 9 : 6} spellcheck="false" autocomplete="off" placeholder=${EXAMPLE} value=${snippet} onInput=${(event) => { setSnippet(event.target.value); setAdded(null); }}></textarea></label>
       ${needsName && html`<label class="field"><span>Name of the server</span>
         <input type="text" value=${name} onInput=${(event) => setName(event.target.value)} /></label>`}
       <div aria-live="polite">${body && plan.error && html`<${Refusal} error=${plan.error} />`}

@@ -5,6 +5,7 @@ import { link } from "../../core/router.js";
 import { Sparkline } from "../../parts/sparkline.js";
 import { Text, visible } from "../../parts/text.js";
 import { ServerActions } from "./actions.js";
+import { Login } from "./login.js";
 import { ServerLog } from "./log.js";
 
 const STATES = {
@@ -29,7 +30,7 @@ export function Server({ server, isOpen, onToggle }) {
     </button>
     ${server.reason && html`<p class="server-reason"><bdi>${visible(server.reason).slice(0, 1500)}</bdi> <${Retry} server=${server} /></p>`}
     ${server.callsPausedSeconds != null && html`<p class="server-reason">Calls are refused for ${Math.ceil(server.callsPausedSeconds)} s, because it kept failing.</p>`}
-    ${server.needsLogin && html`<p class="server-reason">Log in: <code>toolscript login ${visible(server.name)}</code></p>`}
+    ${server.needsLogin && html`<${Login} server=${server} />`}
     ${isOpen && html`<${Details} server=${server} />`}
   </li>`;
 }

@@ -1,0 +1,130 @@
+"""Logins at servers, from a page of the gateway: one request begins a login, and the redirect finishes it.
+
+The redirect is a request without a key, as a browser cannot send one with it. It counts only in the browser that began
+the login, which got a cookie for it: nobody can make somebody else's account that of the gateway."""
+
+from __future__ import annotations
+
+import hashlib
+import html
+from string import Template
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from fastapi import APIRouter, Path, Request
+from starlette.responses import HTMLResponse
+
+from toolscript.domain.errors import Forbidden, Invalid, ToolscriptError
+from toolscript.domain.servers import ServerSpec
+from toolscript.services.access.login_flows import LOGIN_SECONDS
+from toolscript.surfaces.console.static_files import HEADERS
+from toolscript.surfaces.http.dependencies import ADMIN, PUBLIC, CurrentApp, is_loopback
+from toolscript.surfaces.http.errors import get_status
+from toolscript.surfaces.http.openapi import errors
+from toolscript.surfaces.http.responses import JsonResponse
+from toolscript.surfaces.http.schemas import servers as schemas
+
+# The path of `toolscript login`: authorization servers that know its address take any port of this machine with it.
+CALLBACK_PATH = "/callback"
+HTTPS = "https"
+PAGE = Template(
+    '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    '<meta name="color-scheme" content="light dark"><title>$title · Toolscript</title>'
+    '<link rel="icon" href="/console/icon.svg"><script src="/console/theme.js"></script>'
+    '<link rel="stylesheet" href="/console/style/base.css"><link rel="stylesheet" href="/console/style/parts.css">'
+    '</head><body><main class="notice"><h1>$title</h1><p>$text</p><p><a href="/#/servers">Servers</a></p></main>'
+    "</body></html>"
+)
+
+router = APIRouter(tags=["servers"])
+
+
+@router.post(
+    "/api/v1/servers/{name}/login",
+    summary="Begin a login at a server that requires it (OAuth)",
+    description="For pages of the gateway itself: the response sets a cookie, and the login is finished in the same "
+    "browser, which the authorization server sends back to `/callback` of the gateway. Within 10 minutes; a new login "
+    "at the same server ends the one before. Elsewhere use `toolscript login`.",
+    response_model=schemas.LoginResponse,
+    responses=errors(400, 404, 502),
+    dependencies=[ADMIN],
+)
+async def begin_login(
+    name: Annotated[str, Path(description="The server's name in the configuration.")],
+    request: Request,
+    app: CurrentApp,
+) -> JsonResponse:
+    spec = app.gateway.get_spec(name)
+    origin = _find_origin(request)
+    _require_free_redirect(spec, origin)
+    begun = await app.login_flows.begin(spec, origin + CALLBACK_PATH)
+    response = JsonResponse({"server": name, "url": begun.url, "host": urlsplit(begun.url).netloc})
+    response.set_cookie(
+        _name_cookie(begun.state),
+        begun.secret,
+        max_age=int(LOGIN_SECONDS),
+        path=CALLBACK_PATH,
+        secure=origin.startswith(HTTPS),
+        httponly=True,
+        samesite="lax",
+    )
+    return response
+
+
+@router.get(
+    CALLBACK_PATH,
+    summary="Where an authorization server sends the browser back to",
+    response_class=HTMLResponse,
+    responses=errors(404),
+    dependencies=[PUBLIC],
+)
+async def finish_login(request: Request, app: CurrentApp) -> HTMLResponse:
+    cookie = _name_cookie(request.query_params.get("state", ""))
+    try:
+        server, _ = await app.login_flows.finish(str(request.url), request.cookies.get(cookie, ""))
+    except ToolscriptError as error:
+        return _build_page("Not logged in", error.message, get_status(error))
+    response = _build_page("Logged in", f"Toolscript is logged in at {server} and connects now. Close this page.", 200)
+    response.delete_cookie(cookie, path=CALLBACK_PATH)
+    return response
+
+
+def _find_origin(request: Request) -> str:
+    """The origin of the gateway's own page, which the browser comes back to. Raises Forbidden for other pages and
+    programs, and Invalid for a page without encryption on another machine: the code would travel over the network."""
+    origin, own = request.headers.get("origin", ""), request.headers.get("host", "")
+    parts = urlsplit(origin)
+    if not origin or parts.netloc != own:
+        raise Forbidden(
+            "a login is begun on the page of this gateway, because it ends in the same browser: open the console, or "
+            "run `toolscript login`",
+            details={"field": "Origin"},
+        )
+    if parts.scheme != HTTPS and not is_loopback(parts.hostname or ""):
+        raise Invalid(
+            f"the console is open at {origin}, without encryption, and the answer of the login would come that way: "
+            "open it over https or on the gateway's machine, or run `toolscript login` there",
+            details={"field": "Origin"},
+        )
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _require_free_redirect(spec: ServerSpec, origin: str) -> None:
+    """Raises Invalid for a server whose registered client has another address to come back to."""
+    port, parts = spec.oauth.redirect_port, urlsplit(origin)
+    if spec.oauth.client_id and port and (port != parts.port or not is_loopback(parts.hostname or "")):
+        raise Invalid(
+            f"the client of server {spec.name} is registered for http://127.0.0.1:{port}{CALLBACK_PATH} "
+            f"(oauth.redirectPort), and this page is {origin}: run `toolscript login`, or register "
+            f"{origin}{CALLBACK_PATH} and remove redirectPort",
+            details={"server": spec.name, "field": "oauth.redirectPort"},
+        )
+
+
+def _name_cookie(state: str) -> str:
+    return f"toolscript-login-{hashlib.sha256(state.encode()).hexdigest()[:16]}"
+
+
+def _build_page(title: str, text: str, status: int) -> HTMLResponse:
+    page = PAGE.substitute(title=html.escape(title), text=html.escape(text))
+    return HTMLResponse(page, status, headers=HEADERS | {"Cache-Control": "no-store"})

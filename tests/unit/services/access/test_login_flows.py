@@ -1,0 +1,128 @@
+"""Logins that are begun by one request and finished by another, at a real authorization server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.servers.logins import (
+    Authorization,
+    ProtectedServer,
+    follow_redirects,
+    serving_authorization,
+    serving_protected,
+)
+from toolscript.adapters.mcp.oauth.servers import OAuthServers
+from toolscript.adapters.sealing import InstallationKey
+from toolscript.adapters.sql.database import Database
+from toolscript.adapters.sql.logins import SqlLogins
+from toolscript.domain.errors import Forbidden, Invalid, NotFound, Unauthorized, Unavailable
+from toolscript.domain.servers import ServerSpec, Transport
+from toolscript.services.access import login_flows as module
+from toolscript.services.access.login_flows import LoginFlows
+from toolscript.services.access.logins import Logins
+
+pytestmark = pytest.mark.req("G-11", "X-04")
+
+REDIRECT = "http://127.0.0.1:7777/callback"
+
+
+@pytest.fixture(scope="module")
+def authorization() -> Iterator[Authorization]:
+    with serving_authorization(ttl=3600) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def web(authorization: Authorization) -> Iterator[ProtectedServer]:
+    with serving_protected(authorization.issuer) as server:
+        yield server
+
+
+@pytest.fixture
+async def logins(tmp_path: Path) -> AsyncIterator[Logins]:
+    database = Database("sqlite://")
+    logins = Logins(SqlLogins(database, InstallationKey(None, tmp_path / "login.key")), OAuthServers())
+    yield logins
+    await logins.close()
+    await database.close()
+
+
+@pytest.fixture
+async def flows(logins: Logins) -> AsyncIterator[LoginFlows]:
+    flows = LoginFlows(logins)
+    yield flows
+    await flows.close()
+
+
+async def log_in(url: str) -> str:
+    return await asyncio.to_thread(follow_redirects, url)
+
+
+async def test_a_login_is_finished_by_the_browser_that_began_it_and_once(
+    flows: LoginFlows, logins: Logins, web: ProtectedServer
+) -> None:
+    spec = web.make_spec()
+    begun = await flows.begin(spec, REDIRECT)
+    address = await log_in(begun.url)
+    assert address.startswith(REDIRECT)
+    with pytest.raises(Forbidden, match="another browser"):
+        await flows.finish(address, "a guess")
+    assert await logins.get_token(spec) is None
+    server, login = await flows.finish(address, begun.secret)
+    assert (server, login.resource) == ("web", web.http)
+    with pytest.raises(NotFound):
+        await flows.finish(address, begun.secret)
+
+
+async def test_a_new_login_at_the_same_server_ends_the_one_before(flows: LoginFlows, web: ProtectedServer) -> None:
+    first = await flows.begin(web.make_spec(), REDIRECT)
+    second = await flows.begin(web.make_spec(), REDIRECT)
+    with pytest.raises(NotFound):
+        await flows.finish(f"{REDIRECT}?state={first.state}&code=x", first.secret)
+    assert (await flows.finish(await log_in(second.url), second.secret))[0] == "web"
+
+
+async def test_only_so_many_logins_wait_at_once(
+    flows: LoginFlows, web: ProtectedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_FLOWS", 2)
+    begun = [await flows.begin(web.make_spec(name=f"web{n}"), REDIRECT) for n in range(3)]
+    with pytest.raises(NotFound):
+        await flows.finish(f"{REDIRECT}?state={begun[0].state}&code=x", begun[0].secret)
+    assert (await flows.finish(await log_in(begun[1].url), begun[1].secret))[0] == "web1"
+
+
+async def test_errors_are_reported_to_the_browser_that_waits(
+    flows: LoginFlows, web: ProtectedServer, authorization: Authorization
+) -> None:
+    with pytest.raises(Invalid, match="needs no login"):
+        await flows.begin(ServerSpec("local", Transport.STDIO, command="x"), REDIRECT)
+    with pytest.raises(Unavailable):
+        await flows.begin(ServerSpec("gone", Transport.HTTP, url="http://127.0.0.1:9/mcp"), REDIRECT)
+    begun = await flows.begin(web.make_spec(), REDIRECT)
+    refusal = urlencode({"state": begun.state, "error": "access_denied", "iss": authorization.issuer})
+    with pytest.raises(Unauthorized, match="refused the login: access_denied"):
+        await flows.finish(f"{REDIRECT}?{refusal}", begun.secret)
+    for address in (REDIRECT, f"{REDIRECT}?state=", f"{REDIRECT}?state=\u20ac&code=1"):
+        with pytest.raises(NotFound):
+            await flows.finish(address, "")
+
+
+async def test_a_login_that_takes_too_long_ends(
+    flows: LoginFlows, web: ProtectedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOGIN_SECONDS", 0.01)
+    late = await flows.begin(web.make_spec(), REDIRECT)
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                await flows.finish(f"{REDIRECT}?state={late.state}&code=x", "of another browser")
+            except Forbidden:
+                await asyncio.sleep(0.01)
+            except NotFound:
+                break
