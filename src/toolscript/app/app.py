@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -29,6 +29,7 @@ from toolscript.adapters.sql.workflows import SqlWorkflows
 from toolscript.adapters.vector_cache_files import EmbeddingFiles
 from toolscript.app.access import Verifier, check_environment, local_token
 from toolscript.app.code import CodeMode
+from toolscript.app.collections import drop_collections, find_text_model, open_collections
 from toolscript.app.engines import open_gateway, open_index, open_language_model, open_reranker
 from toolscript.app.ingest import build_jobs, build_knowledge_import, build_knowledge_ingest
 from toolscript.app.knowledge import open_library, open_reader, open_store, store_url
@@ -38,7 +39,6 @@ from toolscript.app.observability import Observability, open_observability
 from toolscript.domain.access import ApprovalPolicy
 from toolscript.domain.catalog import compute_skills_digest
 from toolscript.domain.errors import Unavailable
-from toolscript.domain.search import Collection
 from toolscript.domain.servers import TrustPolicy
 from toolscript.ports.access import ApprovalStore, KeyStore, RateBuckets, TokenVerifier
 from toolscript.ports.indexes import VectorIndex
@@ -68,17 +68,17 @@ from toolscript.services.access.rates import Buckets, Rates
 from toolscript.services.catalogue.embedding_classifier import EmbeddingClassifier
 from toolscript.services.catalogue.gateway import Gateway, Resync
 from toolscript.services.catalogue.llm_classifier import LlmClassifier
-from toolscript.services.catalogue.skill_points import SKILLS, skills_collection
+from toolscript.services.catalogue.skill_points import SKILLS
 from toolscript.services.catalogue.skill_proposals import ProposeSkills
 from toolscript.services.catalogue.skills import Skills
 from toolscript.services.catalogue.skills_file import load_skills
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.sync import Sync
-from toolscript.services.catalogue.tool_points import TOOLS, tools_collection
+from toolscript.services.catalogue.tool_points import TOOLS
 from toolscript.services.catalogue.visibility import Visibility
 from toolscript.services.documents.ingest import IngestDocuments
 from toolscript.services.documents.page_tokens import PageTokens
-from toolscript.services.documents.points import DOCUMENTS, documents_collection
+from toolscript.services.documents.points import DOCUMENTS
 from toolscript.services.documents.search import DocumentSearch
 from toolscript.services.knowledge.points import CHUNKS, EXTRACTIONS
 from toolscript.services.knowledge.search import KnowledgeSearch
@@ -388,13 +388,13 @@ async def _open_adapters(
     _close_at_exit(stack, index)
     is_shared = settings.index.startswith(("http", "postgres"))
     stale = (TOOLS, SKILLS) if settings.search_no_cache and not is_shared else ()
-    await _drop(index, (TOOLS, SKILLS, DOCUMENTS, CHUNKS, EXTRACTIONS) if fresh_index else stale)
+    await drop_collections(index, (TOOLS, SKILLS, DOCUMENTS, CHUNKS, EXTRACTIONS) if fresh_index else stale)
     model, text_model = await _open_models(settings, index, stack)
     database = await asyncio.to_thread(Database, store_url(settings))
     _close_at_exit(stack, database)
     knowledge, knowledge_store = await open_reader(settings, database), open_store(settings, database)
     _close_at_exit(stack, knowledge, knowledge_store)
-    await _open_collections(index, model.embedder, text_model.embedder, shared=is_shared)
+    await open_collections(index, model.embedder, text_model.embedder, shared=is_shared)
     own = await _open_demo(settings, stack, model.embedder, fresh_index=fresh_index) if demo else (index, database)
     is_alone = demo or not (is_shared or settings.store.startswith("postgres"))
     catalogue_version = None if is_alone else SqlCatalogueVersion(database)
@@ -436,7 +436,7 @@ def _prepare_folder(settings: Settings) -> None:
 async def _open_models(settings: Settings, index: VectorIndex, stack: AsyncExitStack) -> tuple[Model, Model]:
     model = await open_model(settings)
     _close_at_exit(stack, model.embedder)
-    text_model = await open_text_model(settings, model, await _find_text_model(index) if model.is_for_tools else None)
+    text_model = await open_text_model(settings, model, await find_text_model(index) if model.is_for_tools else None)
     if text_model is not model:
         _close_at_exit(stack, text_model.embedder)
     return model, text_model
@@ -451,51 +451,12 @@ async def _open_demo(
         make_private_folder(own.data)
     index, database = open_index(own), await asyncio.to_thread(Database, store_url(own))
     _close_at_exit(stack, index, database)
-    await _drop(index, (TOOLS, SKILLS) if fresh_index else ())
-    await _open_collections(index, embedder, embedder, shared=False)
+    await drop_collections(index, (TOOLS, SKILLS) if fresh_index else ())
+    await open_collections(index, embedder, embedder, shared=False)
     return index, database
-
-
-async def _drop(index: VectorIndex, names: Iterable[str]) -> None:
-    for name in names:
-        await index.drop(name)
 
 
 def _close_at_exit(stack: AsyncExitStack, *opened: Closable | None) -> None:
     for each in opened:
         if each is not None:
             stack.push_async_callback(each.close)
-
-
-async def _find_text_model(index: VectorIndex) -> str | None:
-    """The model that documents or knowledge are indexed with, if there are any."""
-    for name in (DOCUMENTS, CHUNKS, EXTRACTIONS):
-        existing = await index.describe(name)
-        if existing and existing.model != "none" and not await _is_empty(index, existing):
-            return existing.model
-    return None
-
-
-async def _open_collections(
-    index: VectorIndex, embedder: Embedder | None, text_embedder: Embedder | None, *, shared: bool
-) -> None:
-    """Opens the collections. Tools and skills that another model indexed are dropped, and the next sync indexes them
-    again. Documents are kept, and so is everything on a shared server: there opening raises Invalid."""
-    for build, own in (
-        (tools_collection, embedder),
-        (skills_collection, embedder),
-        (documents_collection, text_embedder),
-    ):
-        collection = build(own.model, own.dimensions) if own else build("none", 1)
-        existing = await index.describe(collection.name)
-        if existing and own and existing.model != collection.model:
-            may_drop = not shared and (existing.name != DOCUMENTS or await _is_empty(index, existing))
-            if existing.model == "none" or may_drop:
-                log.info("index_of_another_model_dropped", extra={"collection": existing.name, "model": existing.model})
-                await index.drop(collection.name)
-        await index.open(collection if own or not existing else existing)
-
-
-async def _is_empty(index: VectorIndex, existing: Collection) -> bool:
-    await index.open(existing)
-    return await index.count(existing.name) == 0
