@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,6 +16,8 @@ from toolscript.domain.programs import Language, Program, ProgramOutcome, Progra
 from toolscript.ports.sandboxes import ProgramHost
 
 MAX_PROCESSES = 8
+# A process needs 0.2 s until it is ready, most of which it sleeps.
+SPARE_PROCESSES = 2
 CHECKOUT_SECONDS = 10.0
 # A process that waits for a program holds 45 MB, and the checker 160.
 IDLE_SECONDS = 600.0
@@ -28,15 +30,17 @@ _LIMITS = {
 
 
 class DenoSandbox:
-    """Runs programs, each in a process for itself. After a run, the process for the next one is started."""
+    """Runs programs, each in a process for itself. After a run, processes for the next ones are started."""
 
     language = Language.TYPESCRIPT
 
-    def __init__(self, max_processes: int = MAX_PROCESSES) -> None:
+    def __init__(self, max_processes: int = MAX_PROCESSES, spare_processes: int = SPARE_PROCESSES) -> None:
         self._slots = asyncio.Semaphore(max_processes)
+        self._spare_processes = spare_processes
         self._checker = TypeScriptChecker()
-        self._spare: ProgramProcess | None = None
-        self._preparing: asyncio.Task[None] | None = None
+        self._spares: list[ProgramProcess] = []
+        self._work: asyncio.Task[None] | None = None
+        """Starts spare processes, or ends them."""
         self._idle: asyncio.TimerHandle | None = None
         self._is_closed = False
 
@@ -55,10 +59,9 @@ class DenoSandbox:
         self._is_closed = True
         if self._idle:
             self._idle.cancel()
-        if self._preparing:
-            await self._preparing
-        await self._drop_spare()
-        await self._checker.close()
+        if self._work:
+            await self._work
+        await self._rest()
 
     @asynccontextmanager
     async def _check_out(self, memory_bytes: int) -> AsyncIterator[ProgramProcess]:
@@ -73,53 +76,50 @@ class DenoSandbox:
                 yield process
             finally:
                 await process.stop()
-                self._prepare(memory_bytes)
+                self._postpone_idle_end()
+                # Not before: the start of a process takes time from the program.
+                self._begin(self._prepare(memory_bytes))
         finally:
             self._slots.release()
 
     async def _take(self, memory_bytes: int) -> ProgramProcess:
-        if self._preparing:
-            await asyncio.wait([self._preparing])
-        spare, self._spare = self._spare, None
-        if spare and spare.is_running and spare.memory_bytes == memory_bytes:
-            return spare
-        if spare:
-            await spare.stop()
+        """A spare process with that much memory, or a new one."""
+        if not self._spares and self._work:
+            await asyncio.wait([self._work])
+        for spare in self._spares:
+            if spare.is_running and spare.memory_bytes == memory_bytes:
+                self._spares.remove(spare)
+                return spare
         return await ProgramProcess.start(memory_bytes)
 
-    def _prepare(self, memory_bytes: int) -> None:
-        self._postpone_idle_end()
-        if not (self._is_closed or self._spare or self._preparing):
-            self._preparing = asyncio.create_task(self._start_spare(memory_bytes))
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        if self._work and not self._work.done():
+            work.close()
+        else:
+            self._work = asyncio.create_task(work)
 
-    async def _start_spare(self, memory_bytes: int) -> None:
+    async def _prepare(self, memory_bytes: int) -> None:
+        useless = [each for each in self._spares if not each.is_running or each.memory_bytes != memory_bytes]
+        for spare in useless:
+            self._spares.remove(spare)
+            await spare.stop()
         try:
-            self._spare = await ProgramProcess.start(memory_bytes)
+            while len(self._spares) < self._spare_processes and not self._is_closed:
+                self._spares.append(await ProgramProcess.start(memory_bytes))
         except Unavailable:
             return  # the next run tries again, and says why it cannot
-        finally:
-            self._preparing = None
 
     def _postpone_idle_end(self) -> None:
         if self._idle:
             self._idle.cancel()
         if not self._is_closed:
-            self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._end_idle)
-
-    def _end_idle(self) -> None:
-        self._preparing = self._preparing or asyncio.create_task(self._rest())
+            self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, lambda: self._begin(self._rest()))
 
     async def _rest(self) -> None:
-        try:
-            await self._drop_spare()
-            await self._checker.close()
-        finally:
-            self._preparing = None
-
-    async def _drop_spare(self) -> None:
-        spare, self._spare = self._spare, None
-        if spare:
-            await spare.stop()
+        """Ends what waits for programs."""
+        while self._spares:
+            await self._spares.pop().stop()
+        await self._checker.close()
 
 
 class _ProgramRun:

@@ -77,7 +77,7 @@ def test_no_process_is_left_when_the_gateway_is_killed() -> None:
 
 
 async def test_the_next_program_gets_the_process_that_was_started_for_it() -> None:
-    sandbox, host = DenoSandbox(), WatchingHost()
+    sandbox, host = DenoSandbox(spare_processes=1), WatchingHost()
     source = "return await call_host('look', {});"
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):
@@ -92,5 +92,29 @@ async def test_halves_of_characters_are_replaced() -> None:
     try:
         outcome = await sandbox.run(Program('return ["\\ud83d", "\\ud83d\\ude00"];'), WatchingHost(), LIMITS)
         assert outcome.value == ["?", "😀"]
+    finally:
+        await sandbox.close()
+
+
+@pytest.mark.req("C-02")
+async def test_types_that_take_too_long_stop_no_other_check() -> None:
+    sandbox = DenoSandbox()
+    endless = (
+        "type Grow<N, A extends unknown[]> = A['length'] extends 24 ? N\n"
+        "  : Grow<[N, 0], [...A, 0]> | Grow<[N, 1], [...A, 0]>;\n"
+        "const value: Grow<0, []> = 5;"
+    )
+    try:
+        await sandbox.check(Program("return 1;"))
+        busy = asyncio.create_task(sandbox.check(Program(endless)))
+        await asyncio.sleep(0)  # it is the first
+        waiting = asyncio.create_task(sandbox.check(Program("const n: number = 'x';")))
+        done, _ = await asyncio.wait([busy], timeout=0.3)
+        assert not done
+        busy.cancel()
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            assert len(await waiting) == 1
+            assert await sandbox.check(Program("return 2;")) == []
+        assert busy.cancelled()
     finally:
         await sandbox.close()
