@@ -23,6 +23,7 @@ from benchmarks import (
     page,
     searches,
 )
+from benchmarks.code import speed, tokens
 from benchmarks.timing import Table
 
 Section = Callable[[bool], Awaitable[list[Table]]]
@@ -34,6 +35,8 @@ SECTIONS: dict[str, tuple[str, Section]] = {
     "search": ("Search", searches.run),
     "gateway": ("Gateway", gateway.run),
     "results": ("Large results", gateway.run_large_results),
+    "code": ("Code mode", speed.run),
+    "tokens": ("Tokens in code mode", tokens.run),
     "lazy": ("Lazy servers", lazy.run),
     "hierarchical": ("Hierarchical search", hierarchical.run),
     "documents": ("Documents", documents.run),

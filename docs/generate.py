@@ -19,7 +19,7 @@ from toolscript.surfaces.http.dependencies import get_scope
 from toolscript.surfaces.http.errors import STATUSES
 from toolscript.surfaces.http.openapi import KEY, TOKEN
 from toolscript.surfaces.http.served_app import ServedApp
-from toolscript.surfaces.mcp.definitions import CACHE_HINTS, INSTRUCTIONS, TOOLS
+from toolscript.surfaces.mcp.definitions import CACHE_HINTS, INSTRUCTIONS, RUN_CODE, TOOLS
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "docs" / "reference"
@@ -194,12 +194,15 @@ def mcp() -> str:
         "",
         f"> {INSTRUCTIONS}",
     ]
-    for tool in TOOLS:
+    for tool in [*TOOLS, RUN_CODE]:
         lines += ["", f"## {tool.name}", "", f"{tool.description}", "", "| argument | | meaning |", "|---|---|---|"]
         for name, schema in tool.input_schema["properties"].items():
             needed = "required" if name in tool.input_schema["required"] else "optional"
             lines.append(f"| `{name}` ({schema['type']}) | {needed} | {schema['description']} |")
     lines += [
+        "",
+        "`run_code` is listed where [programs can be run](../guide/code-mode.md). There `search_tools` takes `output`:",
+        "`types` for declarations instead of lines.",
         "",
         "After these, `tools/list` has the tools that the caller's [profile](../guide/profiles.md) pins, under their",
         "ids; the description of `search_tools` ends with the servers and skills that it shows.",

@@ -1,0 +1,1 @@
+"""What code mode costs and saves."""
