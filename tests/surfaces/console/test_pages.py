@@ -209,39 +209,3 @@ async def test_every_page_fits_a_small_screen(console_gateway: RunningGateway, o
         await page.locator("main .card, main .empty").first.wait_for()
         assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth"), name
         assert await find_violations(page) == [], name
-
-
-@pytest.mark.req("W-01")
-async def test_ten_thousand_tools_are_listed_and_drawn(console_gateway: RunningGateway, open_page: OpenPage) -> None:
-    count = 10_000
-    named = [(f"many__tool_{i}", f"tool_{i}") for i in range(count)]
-    tools = [
-        {
-            "toolId": i,
-            "serverName": "many",
-            "toolName": name,
-            "type": "tool",
-            "description": "Does it.",
-            "signature": "",
-        }
-        for i, name in named
-    ]
-    places = [{"id": i, "x": n % 100 / 50 - 1, "y": n / 5000 - 1, "skill_id": None} for n, (i, _) in enumerate(named)]
-    page = await open_page(console_gateway.url)
-    await page.route("**/tools", lambda route: route.fulfill(json={"tools": tools, "totalTools": count}))
-    await page.route("**/api/v1/map", lambda route: route.fulfill(json={"tools": places, "duplicates": []}))
-    await page.goto(f"{console_gateway.url}/#/tools")
-    await page.get_by_role("button", name="Show more of 10,000 tools").wait_for()
-    await page.get_by_label("Words").fill("tool_9999")
-    await page.get_by_role("link", name="tool_9999", exact=True).wait_for()
-    await page.goto(f"{console_gateway.url}/#/map")
-    await page.get_by_text("10,000 tools").wait_for()
-    count_drawn = """async canvas => {
-        for (;;) {
-            await new Promise(requestAnimationFrame);
-            const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-            const drawn = data.filter((value, i) => i % 4 === 3 && value > 0).length;
-            if (drawn) return drawn;
-        }
-    }"""
-    assert await page.locator("canvas").evaluate(count_drawn) > count

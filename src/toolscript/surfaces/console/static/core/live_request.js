@@ -1,7 +1,7 @@
 // Requests that follow what one types: sent at once, then at most every few milliseconds; the one before is cancelled,
 // and answers are kept for a while, so that going back shows them without asking.
 import { ask, epoch } from "./api.js";
-import { useEffect, useRef, useState } from "./dom.js";
+import { useLayoutEffect, useRef, useState } from "./dom.js";
 import { useStore } from "./store.js";
 
 const DEBOUNCE_MS = 40;
@@ -19,7 +19,8 @@ export function useLiveRequest(request) {
   const age = useStore(epoch);
   const asked = useRef({ at: 0, refusedIn: -1 });
   const name = request && JSON.stringify(request);
-  useEffect(() => {
+  // Not an effect, which would wait for the next frame: the request goes out with the letter.
+  useLayoutEffect(() => {
     if (!request) {
       setState(NOTHING);
       return undefined;
@@ -50,7 +51,8 @@ export function useLiveRequest(request) {
         if (error.status === 503) timer = setTimeout(run, REPEAT_MS);
       },
     );
-    timer = setTimeout(run, wait);
+    if (wait) timer = setTimeout(run, wait);
+    else run();
     return () => {
       clearTimeout(timer);
       control.abort();
