@@ -13,7 +13,7 @@ from docs.generate import ROOT
 from tests.servers.real import real_servers
 from toolscript.app.app import App, open_app
 from toolscript.configuration.files import load_configuration
-from toolscript.domain.programs import RunEnd, RunReport
+from toolscript.domain.programs import Language, RunEnd, RunReport
 from toolscript.domain.servers import CallRelay
 from toolscript.services.code.host import RunCaller
 from toolscript.services.code.run import RunRequest
@@ -35,7 +35,7 @@ async def app(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> A
     file = folder / "servers.json"
     file.write_text(json.dumps({"mcpServers": entries}), encoding="utf-8")
     settings = load_settings(
-        variables={}, data_dir=folder / "data", search_model="hashed-64", index="memory:", code="python"
+        variables={}, data_dir=folder / "data", search_model="hashed-64", index="memory:", code="python,typescript"
     )
     configuration = load_configuration(file, home=folder, folder=folder, environment={})
     async with open_app(settings) as opened:
@@ -48,6 +48,12 @@ async def run(app: App, source: str) -> RunReport:
     report = await app.code.run_code.run(RunRequest(source, session="guide"), RunCaller(OWNER, CallRelay(user="")))
     assert report.outcome.end is RunEnd.DONE, (report.outcome, report.problems)
     return report
+
+
+async def test_the_example_in_typescript_reads_two_files(app: App) -> None:
+    (source,) = re.findall(r"^```ts\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
+    report = await app.code.run_code.run(RunRequest(source, Language.TYPESCRIPT), RunCaller(OWNER, CallRelay(user="")))
+    assert (report.outcome.value, report.printed) == (2, "read 2\n"), (report.outcome, report.problems)
 
 
 def test_there_are_five_examples() -> None:

@@ -9,7 +9,7 @@ from asyncio.subprocess import Process
 from collections.abc import Mapping
 from typing import Any
 
-from toolscript.adapters.deno.process import FOLDER, start_deno, stop_deno
+from toolscript.adapters.deno.process import DENO_DATA_BYTES, FOLDER, start_deno, stop_deno
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.programs import Program, ProgramProblem
 
@@ -50,8 +50,7 @@ declare class URL {
 _OPENING = "\nexport default async function () {\n"
 ROOT = "file:///toolscript"
 START_SECONDS = 30.0
-MEMORY_MEGABYTES = 512
-DATA_BYTES = 2**31
+MEMORY_BYTES = 2**29
 # It remembers a little of every program.
 MAX_CHECKS = 1000
 ERROR = 1
@@ -114,8 +113,8 @@ class LanguageServer:
     @classmethod
     async def start(cls) -> LanguageServer:
         """Starts the server. Raises Unavailable."""
-        flags = f"--max-old-space-size={MEMORY_MEGABYTES}"
-        server = cls(await start_deno("lsp", "--quiet", v8_flags=flags, data_bytes=DATA_BYTES))
+        flags = f"--max-old-space-size={MEMORY_BYTES // 2**20}"
+        server = cls(await start_deno("lsp", "--quiet", v8_flags=flags, data_bytes=DENO_DATA_BYTES + 2 * MEMORY_BYTES))
         options = {"enable": True, "lint": False, "cacheOnSave": False, "config": (FOLDER / "checker.json").as_uri()}
         try:
             async with asyncio.timeout(START_SECONDS):

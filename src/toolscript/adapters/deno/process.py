@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import secrets
 import signal
 import sys
@@ -24,8 +25,9 @@ ENVIRONMENT = {
 }
 # Answers of a program are limited far below; what is longer than this comes from a broken process.
 MAX_LINE_BYTES = 64 * 2**20
-# What Deno uses itself, and for a hundred threads of V8's. Only written memory counts.
-DENO_DATA_BYTES = 2**30
+# What Deno maps itself: 570 MB with two cores, and more with each, for the stacks of threads. The process watches its
+# own memory; this is for a moment in which it does not get to that.
+DENO_DATA_BYTES = 2**30 + (os.cpu_count() or 1) * 2**25
 OUT_OF_MEMORY = frozenset({signal.SIGTRAP, signal.SIGABRT, signal.SIGILL} if sys.platform != "win32" else ())
 
 
