@@ -31,13 +31,19 @@ def project(vectors: Sequence[Vector]) -> Points:
     return placed
 
 
-def find_near_pairs(vectors: Sequence[Vector], min_similarity: float, max_pairs: int) -> list[tuple[int, int, float]]:
-    """The most similar pairs by their positions and cosine, the most similar first. Vectors have the length 1."""
+def find_near_pairs(
+    vectors: Sequence[Vector], groups: Sequence[str], *, within: float, across: float, max_pairs: int
+) -> list[tuple[int, int, float]]:
+    """The most similar pairs by their positions and cosine, the most similar first: those of the same group with a
+    cosine of `within` or more, others with `across` or more. Vectors have the length 1."""
     table = np.asarray(vectors, dtype=np.float32)
+    numbers = {group: number for number, group in enumerate(dict.fromkeys(groups))}
+    labels = np.array([numbers[group] for group in groups])
     found: list[tuple[int, int, float]] = []
     for start in range(0, len(table), BLOCK):
         similar = table[start : start + BLOCK] @ table[start:].T
-        rows, columns = np.nonzero(similar >= min_similarity)
+        is_same = labels[start : start + BLOCK, None] == labels[None, start:]
+        rows, columns = np.nonzero(similar >= np.where(is_same, np.float32(within), np.float32(across)))
         found += [
             (start + int(row), start + int(column), float(similar[row, column]))
             for row, column in zip(rows, columns, strict=True)

@@ -41,7 +41,17 @@ def test_pairs_are_found_across_blocks_in_the_order_of_similarity() -> None:
     vectors = make_groups((1,) * 1500, dimensions=1500)
     vectors[1400] = vectors[3]
     vectors[1450] = 0.999 * vectors[7] + np.float32(0.02) * vectors[8]
-    pairs = find_near_pairs(vectors, 0.9, 10)
+    groups = [str(number) for number in range(1500)]
+    pairs = find_near_pairs(vectors, groups, within=0.99, across=0.9, max_pairs=10)
     assert [(first, second) for first, second, _ in pairs] == [(3, 1400), (7, 1450)]
-    assert find_near_pairs(vectors, 0.9, 1)[0][:2] == (3, 1400)
-    assert find_near_pairs([], 0.9, 10) == []
+    assert find_near_pairs(vectors, groups, within=0.99, across=0.9, max_pairs=1)[0][:2] == (3, 1400)
+    assert find_near_pairs([], [], within=0.99, across=0.9, max_pairs=10) == []
+
+
+def test_vectors_of_one_group_must_be_more_similar_than_others() -> None:
+    vectors = make_groups((1,) * 30, dimensions=30)
+    vectors[20] = vectors[3]
+    vectors[21] = vectors[25] = np.asarray((vectors[7] + 0.3 * vectors[8]) / 1.044, dtype=np.float32)
+    groups = ["one"] * 25 + ["other"] * 5
+    pairs = find_near_pairs(vectors, groups, within=0.99, across=0.9, max_pairs=10)
+    assert {(first, second) for first, second, _ in pairs} == {(3, 20), (7, 25), (21, 25)}
