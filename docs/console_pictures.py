@@ -18,7 +18,7 @@ PICTURES = (
     ("console-strategies", "#/search?q=read%20a%20file&view=compare", ".strategy-tools li", "dark"),
     ("console-tool", "#/tool/filesystem__search_files", ".call form", "light"),
     ("console-map", "#/map", ".map-legend span:nth-child(4)", "dark"),
-    ("console-servers", "#/servers", ".server", "light"),
+    ("console-servers", "#/servers?open=everything", ".log p", "light"),
 )
 
 

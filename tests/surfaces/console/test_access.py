@@ -80,6 +80,19 @@ async def test_a_key_without_a_scope_gets_the_reason(keyed: RunningGateway, fold
     await hit.get_by_text("it lacks the scope call").wait_for()
 
 
+@pytest.mark.req("W-02")
+async def test_servers_are_neither_shown_nor_controlled_without_the_scope_admin(
+    keyed: RunningGateway, folder: Path, open_page: OpenPage
+) -> None:
+    page = await open_page(f"{keyed.url}/#/servers", expects=(REFUSED,))
+    dialog = page.get_by_role("dialog", name="Sign in")
+    await dialog.get_by_label("Key", exact=False).first.fill(create_key(folder, "search", "call"))
+    await dialog.get_by_role("button", name="Sign in").click()
+    await page.get_by_text("it lacks the scope admin").wait_for()
+    assert await page.locator(".server").count() == 0
+    assert await page.get_by_label("Snippet").count() == 0
+
+
 @pytest.mark.req("W-01", "W-02")
 async def test_a_tenant_adds_documents_and_finds_them(keyed: RunningGateway, folder: Path, open_page: OpenPage) -> None:
     key = create_key(folder, "documents", tenant="acme")

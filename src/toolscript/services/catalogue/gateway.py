@@ -188,6 +188,7 @@ class Gateway:
             connection = self._get_connection(name)
             if not connection.is_stopped:
                 self._stopped[name] = reason
+                log.info("server_stopped", extra={"server": name, "reason": reason})
                 await asyncio.gather(connection.halt(reason), self._close_user_connections({name}))
         return self._get_status(connection)
 
@@ -197,6 +198,7 @@ class Gateway:
             connection = self._get_connection(name)
             self._stopped.pop(name, None)
             self._admission.forget(name)
+            log.info("server_started", extra={"server": name})
             connection.start()
         return self._get_status(connection)
 
@@ -206,6 +208,7 @@ class Gateway:
             connection = self._get_connection(name)
             self._stopped.pop(name, None)
             self._admission.forget(name)
+            log.info("server_restarted", extra={"server": name, "reason": reason})
             await asyncio.gather(connection.restart(reason), self._close_user_connections({name}))
         return self._get_status(connection)
 

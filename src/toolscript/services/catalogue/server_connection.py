@@ -138,7 +138,8 @@ class ServerConnection:
         if self._failures and self._server is None and has_failed:
             left = round(max(0.0, (self._retry_at or 0.0) - time.monotonic()), 1)
             status = replace(status, state=ServerState.FAILED)
-        status = replace(status, attempts=self._attempts, retry_in_seconds=left, needs_login=self._needs_login)
+        needs_login = self._needs_login and not self.is_stopped
+        status = replace(status, attempts=self._attempts, retry_in_seconds=left, needs_login=needs_login)
         return self.activity.add_to(status)
 
     @property

@@ -121,6 +121,14 @@ async def test_over_https_the_cookie_is_secure_and_the_address_is_that_of_the_pa
         assert "redirect_uri=https%3A%2F%2Ftools.example.com%2Fcallback" in begun.json()["url"]
 
 
+async def test_a_server_that_waits_for_a_login_can_be_stopped(app: App) -> None:
+    async with connect(app) as http:
+        assert (await http.get("/ready")).json()["servers"]["needs_login"] >= 1
+        stopped = (await http.post("/api/v1/servers/web/stop")).json()
+        assert (stopped["state"], stopped["needsLogin"]) == ("stopped", False)
+        assert (await http.get("/ready")).json()["servers"]["stopped"] == 1
+
+
 async def test_servers_that_cannot_be_logged_in_at_from_here_say_why(app: App) -> None:
     async with connect(app) as http:
         local = await http.post("/api/v1/servers/local/login", headers=OWN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path
@@ -16,6 +17,8 @@ from toolscript.surfaces.http.responses import JsonResponse
 from toolscript.surfaces.http.schemas import servers as schemas
 from toolscript.surfaces.http.served_app import ServedApp
 from toolscript.surfaces.json import servers as responses
+
+log = logging.getLogger(__name__)
 
 router = APIRouter(prefix="/api/v1/servers", tags=["servers"], dependencies=[ADMIN])
 
@@ -49,6 +52,7 @@ async def check_snippet(served: Served, body: schemas.SnippetRequest) -> JsonRes
 async def add_servers(served: Served, body: schemas.SnippetRequest) -> JsonResponse:
     addition = await _plan(served, body)
     await asyncio.to_thread(write_addition, addition)
+    log.info("servers_added", extra={"servers": [server.name for server in addition.servers]})
     return JsonResponse(responses.build_snippet_response(addition, added=True), status_code=201)
 
 

@@ -61,8 +61,9 @@ function State({ ready, health, stats }) {
   if (stats.data?.fallback) problems.push(stats.data.fallback);
   if (health.data?.audit?.failing) problems.push("The audit cannot be written: calls go on, and are not recorded.");
   if (health.data?.audit?.lost) problems.push(`${plural(health.data.audit.lost, "event")} of the audit were lost since the start.`);
-  const { failed = 0, needs_login: logins = 0 } = ready.data?.servers ?? {};
+  const { failed = 0, stopped = 0, needs_login: logins = 0 } = ready.data?.servers ?? {};
   if (failed) problems.push(`${plural(failed, "server")} failed.`);
+  if (stopped) problems.push(`${plural(stopped, "server")} stopped by somebody.`);
   if (logins) problems.push(`${plural(logins, "server")} wait for a login.`);
   if (!ready.data && !ready.error) return html`<${Loading} rows=${1} />`;
   return problems.length === 0 ? html`<p class="state good"><span class="dot ok"></span>Everything works.</p>`

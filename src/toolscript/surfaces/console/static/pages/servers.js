@@ -12,16 +12,15 @@ import { Server } from "./servers/server.js";
 
 const ORDER = { failed: 0, connecting: 1, stopped: 2, ready: 3, asleep: 4 };
 
-export default function ServersPage() {
+export default function ServersPage({ at }) {
   useTitle("Servers");
   const found = useEvents("/servers");
   return html`<div class="page-head"><h1>Servers</h1>${found.data && html`<${Counts} servers=${found.data.servers} />`}</div>
     <${Loaded} from=${found} rows=${8}>${(data) => html`
       ${data.configurationError && html`<p class="problem" role="alert"><strong>The last change of the configuration was not applied.</strong> <bdi>${visible(data.configurationError)}</bdi></p>`}
       ${data.configurationWarnings.map((warning) => html`<p class="note" key=${warning}><${Text} value=${warning} max=${500} /></p>`)}
-      <${List} servers=${data.servers} />`}</${Loaded}>
-    <${AddServer} />
-    <${Synchronise} />
+      <${List} servers=${data.servers} first=${at.query.get("open")} />`}</${Loaded}>
+    ${found.data && html`<${AddServer} /><${Synchronise} />`}
     <${AgentConfiguration} />`;
 }
 
@@ -31,8 +30,8 @@ function Counts({ servers }) {
   return html`<p>${plural(servers.length, "server")}${states.length > 0 && `: ${states.map(([state, n]) => `${n} ${state}`).join(", ")}`}</p>`;
 }
 
-function List({ servers }) {
-  const [open, setOpen] = useState(null);
+function List({ servers, first }) {
+  const [open, setOpen] = useState(first);
   if (!servers.length) {
     return html`<${Empty} title="No servers are configured">The demo catalogue is served. Add a server below.</${Empty}>`;
   }
