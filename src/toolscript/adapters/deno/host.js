@@ -108,6 +108,7 @@ async function receive(message) {
     startWorker(message.worker);
     // Deno tries for 150 ms to keep the first TypeScript on disk, where it can write nothing.
     await import("data:application/typescript,");
+    worker.postMessage({});
   } else if (message.program !== undefined) {
     limits = message.limits;
     await startProgram(message);

@@ -10,6 +10,7 @@ import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,9 @@ MAX_LINE_BYTES = 64 * 2**20
 # What Deno maps itself: 570 MB with two cores, and more with each, for the stacks of threads. The process watches its
 # own memory; this is for a moment in which it does not get to that.
 DENO_DATA_BYTES = 2**30 + (os.cpu_count() or 1) * 2**25
+# After these the process ends by itself.
+LAST_MESSAGES = frozenset({"result", "error", "limit"})
+END_SECONDS = 1.0
 OUT_OF_MEMORY = frozenset({signal.SIGTRAP, signal.SIGABRT, signal.SIGILL} if sys.platform != "win32" else ())
 
 
@@ -82,6 +86,7 @@ class ProgramProcess:
     def __init__(self, process: Process, secret: str, memory_bytes: int) -> None:
         self._process = process
         self._secret = secret.encode()
+        self._is_ending = False
         self.memory_bytes = memory_bytes
 
     @classmethod
@@ -117,10 +122,12 @@ class ProgramProcess:
         assert self._process.stdout  # noqa: S101
         line = await self._process.stdout.readline()
         if not line:
+            self._is_ending = True
             return None
         if not line.startswith(self._secret):
             raise ValueError("the program wrote to the pipe of its sandbox")
         message: dict[str, Any] = json.loads(line[len(self._secret) :])
+        self._is_ending = message["kind"] in LAST_MESSAGES
         return message
 
     async def has_run_out_of_memory(self) -> bool:
@@ -128,7 +135,11 @@ class ProgramProcess:
         return -await self._process.wait() in OUT_OF_MEMORY
 
     async def stop(self) -> None:
-        """Kills the process."""
+        """Kills the process, unless it ends by itself."""
+        if self._is_ending:  # asyncio loses the status of a process that it kills at its end, and complains
+            with suppress(TimeoutError):
+                async with asyncio.timeout(END_SECONDS):
+                    await self._process.wait()
         await stop_deno(self._process)
 
 
