@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from tests.surfaces.code.conftest import TIMEOUT_SECONDS, CodeClient
+from toolscript.adapters.monty.sandbox import MontySandbox
 from toolscript.domain.audit import AuditKind, AuditQuery
+from toolscript.domain.programs import Program, ProgramProblem
 from toolscript.domain.servers import CallRelay
 from toolscript.services.code.host import RunCaller
 from toolscript.services.code.run import RunRequest
@@ -232,6 +234,23 @@ async def test_the_tool_is_listed_where_programs_can_be_run(client: CodeClient) 
     (tool,) = [each for each in tools if each["name"] == "run_code"]
     assert tool["inputSchema"]["properties"]["language"]["enum"] == ["python"]
     assert len(tools) == len(TOOLS) + 1
+
+
+async def test_a_program_that_was_right_is_not_checked_again(
+    client: CodeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await client.run("1")
+    checked, check = [], MontySandbox.check
+
+    async def count(sandbox: MontySandbox, program: Program) -> list[ProgramProblem]:
+        checked.append(program.source)
+        return await check(sandbox, program)
+
+    monkeypatch.setattr(MontySandbox, "check", count)
+    right, wrong = 'await tools.box.echo({"text": "again"})', 'await tools.box.echo({"text": 1})'
+    assert [(await client.run(program))["end"] for program in (right, right)] == ["done", "done"]
+    assert [(await client.run(program))["end"] for program in (wrong, wrong)] == ["rejected", "rejected"]
+    assert checked == [right, wrong, wrong]
 
 
 async def test_a_program_is_only_checked_when_that_is_all(client: CodeClient) -> None:

@@ -42,6 +42,8 @@ PROGRAM_FILE = "<python-input-1>"
 CLOSE_PAUSE_SECONDS = 0.2
 # Programs may return at the top level, where the type checker does not expect it.
 _RETURN = "`return` statement outside of a function"
+# Of an argument the checker also says that its type is wrong, where it names the keys that are.
+_ANY_ARGUMENT = "Argument to "
 _UNSUPPORTED = "The monty syntax parser"
 
 _Result = TypeVar("_Result")
@@ -226,12 +228,14 @@ def _ignore_output(_: str, __: str) -> None:
 
 
 def _read_problems(text: str) -> list[ProgramProblem]:
-    found = [
+    found = [each for each in json.loads(text) if each["severity"] == "error" and each["message"] != _RETURN]
+    exact = {each["location"]["row"] for each in found if not each["message"].startswith(_ANY_ARGUMENT)}
+    problems = [
         ProgramProblem(each["location"]["row"], each["location"]["column"], each["message"])
-        for each in json.loads(text)
-        if each["severity"] == "error" and each["message"] != _RETURN
+        for each in found
+        if each["location"]["row"] not in exact or not each["message"].startswith(_ANY_ARGUMENT)
     ]
-    return sorted(found, key=lambda problem: (problem.line, problem.column))
+    return sorted(problems, key=lambda problem: (problem.line, problem.column))
 
 
 def _describe_syntax(error: MontySyntaxError | MontyRuntimeError) -> ProgramProblem:

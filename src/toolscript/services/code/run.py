@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
+from hashlib import sha256
 from secrets import token_hex
 from typing import Any
 
@@ -40,6 +43,8 @@ MAX_SESSION_LENGTH = 200
 CHECK_SECONDS = 15.0
 # More would fill an agent's context, and the first ones explain the others.
 MAX_PROBLEMS = 10
+# A check takes 5 to 60 ms, and programs that are saved run again and again.
+MAX_REMEMBERED = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +81,7 @@ class RunCode:
         self._events = events
         self._span = span
         self._digests_programs = digests_programs
+        self._right: OrderedDict[bytes, None] = OrderedDict()
 
     @property
     def languages(self) -> list[Language]:
@@ -123,7 +129,7 @@ class RunCode:
             f"{types}\n{request.input_types}",
             request.inputs,
         )
-        problems = await _check(sandbox, program, toolset)
+        problems = await self._check(sandbox, program, toolset)
         if problems:
             first = problems[0]
             message = f"line {first.line}: {first.message}"
@@ -140,6 +146,19 @@ class RunCode:
         except TimeoutError:
             message = f"the program took more than {limits.seconds:g} seconds: do less, or raise the limit `seconds`"
             return ProgramOutcome(RunEnd.TIME, message=message), []
+
+    async def _check(self, sandbox: Sandbox, program: Program, toolset: Toolset) -> list[RunProblem]:
+        """What is wrong with a program. One that was right before, with the same types, is not checked again."""
+        key = sha256(json.dumps([sandbox.language, program.source, program.types]).encode()).digest()
+        if key in self._right and not toolset.problems:
+            self._right.move_to_end(key)
+            return []
+        problems = await _find_problems(sandbox, program, toolset)
+        if not problems:
+            self._right[key] = None
+            if len(self._right) > MAX_REMEMBERED:
+                self._right.popitem(last=False)
+        return problems
 
     def _get_sandbox(self, language: Language) -> Sandbox:
         if language in self._sandboxes:
@@ -174,7 +193,7 @@ def parse_limits(given: Mapping[str, Any] | None) -> RunLimits:
     return replace(DEFAULT_LIMITS, **values)
 
 
-async def _check(sandbox: Sandbox, program: Program, toolset: Toolset) -> list[RunProblem]:
+async def _find_problems(sandbox: Sandbox, program: Program, toolset: Toolset) -> list[RunProblem]:
     """What is wrong with a program: unknown tools first, then its types."""
     if toolset.problems:
         return toolset.problems[:MAX_PROBLEMS]

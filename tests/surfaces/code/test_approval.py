@@ -1,0 +1,73 @@
+"""Tools that need a person's approval, in programs: the person is asked while the program waits, or the call fails."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fixtures.coroutines import think_for
+from tests.servers import make_scripted_server
+from toolscript.app.app import App, open_app
+from toolscript.domain.programs import RunEnd, RunReport
+from toolscript.domain.servers import Ask, CallRelay
+from toolscript.services.code.host import RunCaller
+from toolscript.services.code.run import RunRequest
+from toolscript.settings import load_settings
+from toolscript.surfaces.callers import OWNER
+
+pytestmark = pytest.mark.req("C-01", "G-08")
+
+PROGRAM = 'said = await tools.box.echo({"text": "approved"})\nsaid["text"]'
+
+
+@pytest.fixture
+async def app(tmp_path: Path) -> AsyncIterator[App]:
+    settings = load_settings(
+        variables={}, data_dir=tmp_path, search_model="hashed-64", index="memory:", code="python", approval="writes"
+    )
+    async with open_app(settings) as opened:
+        await opened.gateway.apply([make_scripted_server("box", tools=["echo"])])
+        await opened.gateway.settle(60.0)
+        yield opened
+
+
+async def run(app: App, ask: Ask | None) -> RunReport:
+    relay = CallRelay(user="", capabilities={"elicitation": {}}, ask=ask)
+    return await app.code.run_code.run(RunRequest(PROGRAM), RunCaller(OWNER, relay))
+
+
+async def test_a_program_waits_for_the_answer_of_a_person(app: App) -> None:
+    questions = []
+
+    async def ask(method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        questions.append((method, params["message"]))
+        return {"action": "accept", "content": {"allow": True}}
+
+    report = await run(app, ask)
+    assert report.outcome.value == "approved"
+    ((method, message),) = questions
+    assert method == "elicitation/create"
+    assert "box__echo" in message
+
+
+async def test_what_a_person_declines_is_an_error_in_the_program(app: App) -> None:
+    async def ask(_: str, __: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"action": "decline"}
+
+    report = await run(app, ask)
+    assert (report.outcome.end, report.outcome.line) == (RunEnd.FAILED, 1)
+    assert "APPROVAL_DECLINED: box__echo was not called" in report.outcome.message
+
+
+async def test_a_caller_that_cannot_answer_meanwhile_learns_why(app: App) -> None:
+    report = await run(app, None)
+    assert "APPROVAL_REQUIRED: box__echo needs a person's approval" in report.outcome.message
+    assert [call.outcome for call in report.calls] == ["APPROVAL_REQUIRED"]
+
+
+async def test_the_time_of_a_person_does_not_count(app: App) -> None:
+    ask = think_for(200.0, {"action": "accept", "content": {"allow": True}})
+    assert (await run(app, ask)).outcome.value == "approved"
