@@ -192,8 +192,8 @@ def _parse_query(row: Row) -> JudgedQuery:
 
 
 def judge_query(text: str, grades: Mapping[str, float], groups: Sequence[Sequence[Any]] | None = None) -> JudgedQuery:
-    """A query with its relevant results. Without groups each of them must be found."""
-    wanted = groups or [[i] for i in grades]
+    """A query with its relevant results. Without groups each of them must be found; empty groups do not count."""
+    wanted = [group for group in groups or () if group] or [[i] for i in grades]
     return JudgedQuery(text, grades, tuple(frozenset(map(str, group)) for group in wanted))
 
 

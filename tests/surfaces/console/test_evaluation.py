@@ -57,6 +57,10 @@ async def test_one_member_of_each_group_is_enough(http: httpx.AsyncClient) -> No
         {"query": "git_commit", "relevant": tools, "groups": [tools]},
     )
     assert (every["scores"]["r@10"], either["scores"]["r@10"]) == (0.5, 1)
+    cases: list[list[list[str]]] = [[], [[]], [[], tools]]
+    for groups in cases:
+        (found,) = await measure(http, {"query": "git_commit", "relevant": tools, "groups": groups})
+        assert found["scores"]["r@10"] == (1 if tools in groups else 0.5)
 
 
 async def test_a_query_that_cannot_be_searched_finds_nothing(http: httpx.AsyncClient) -> None:
