@@ -104,12 +104,19 @@ class CodeMode:
     @cached_property
     def workflows(self) -> Workflows:
         app = self._app
-        return Workflows(app.workflow_store, lambda: self.run_code, app.sync, app.quarantine, app.argument_checker)
+        return Workflows(
+            app.workflow_store,
+            lambda: self.run_code,
+            app.sync,
+            app.quarantine,
+            app.argument_checker,
+            self.languages,
+        )
 
     @cached_property
     def workflow_server(self) -> WorkflowServer:
         """The workflows as a server of the gateway."""
-        return WorkflowServer(self.workflows, self.languages)
+        return WorkflowServer(self.workflows)
 
     async def close(self) -> None:
         """Ends the programs that still run."""

@@ -13,6 +13,7 @@ from tests.fixtures.serving import serve
 from tests.servers import make_scripted_server
 from tests.surfaces.code.conftest import TIMEOUT_SECONDS, TOOLS, CodeClient
 from toolscript.app.app import open_app
+from toolscript.domain.access import Scope
 from toolscript.domain.audit import AuditKind, AuditQuery
 from toolscript.domain.profiles import ItemRules, Profile
 from toolscript.domain.programs import WORKFLOW_SERVER
@@ -202,3 +203,23 @@ async def test_the_audit_links_the_calls_of_a_workflow(client: CodeClient) -> No
     async with asyncio.timeout(TIMEOUT_SECONDS):
         while not {"workflows__shout", "box__echo"} <= await list_linked():  # noqa: ASYNC110
             await asyncio.sleep(0.02)
+
+
+async def test_scopes_say_who_saves_and_who_calls(client: CodeClient) -> None:
+    headers = {}
+    for name, scope in {"author": Scope.ADMIN, "user": Scope.CALL}.items():
+        _, secret = await client.app.keys.create(name, [scope])
+        headers[name] = {"Authorization": f"Bearer {secret}"}
+    place = "/api/v1/workflows/shout"
+
+    async def send(method: str, path: str, caller: str, body: Any) -> int:
+        return (await client.http.request(method, path, json=body, headers=headers[caller])).status_code
+
+    assert await send("PUT", place, "user", SHOUT) == 403
+    assert await send("PUT", place, "author", SHOUT) == 200
+    saved = await client.http.get(place, headers=headers["author"])
+    assert saved.json()["saved_by"] == "author"
+    assert await send("GET", place, "user", None) == 403
+    assert await send("POST", f"{place}/test", "author", None) == 403
+    assert await send("POST", "/tools/workflows__shout", "author", {"words": []}) == 403
+    assert await send("POST", "/tools/workflows__shout", "user", {"words": ["a"]}) == 200

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from toolscript.domain.access import Caller
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import ToolscriptError, UpstreamFailed
-from toolscript.domain.programs import Language, RunEnd, RunReport
+from toolscript.domain.programs import RunEnd, RunReport
 from toolscript.domain.requests import caller_name, client_address
 from toolscript.domain.servers import NO_RELAY, CallRelay, CallResult, ServerListing
 from toolscript.services.code.host import RunCaller
@@ -20,20 +20,13 @@ from toolscript.services.code.workflows import Workflows, describe_end
 class WorkflowServer:
     """Lists workflows, and calls them."""
 
-    def __init__(self, workflows: Workflows, languages: Collection[Language]) -> None:
+    def __init__(self, workflows: Workflows) -> None:
         self._workflows = workflows
-        self._languages = languages
         self._changed = asyncio.Event()
         workflows.watch(self._changed.set)
 
     async def list_items(self) -> ServerListing:
-        workflows = await self._workflows.list_all()
-        problems = [
-            f"{each.name}: programs in {each.language} are not run here: set TOOLSCRIPT_CODE"
-            for each in workflows
-            if each.language not in self._languages
-        ]
-        return ServerListing([each.item for each in workflows if each.language in self._languages], problems)
+        return await self._workflows.list_items()
 
     async def call(
         self, item: Item, arguments: Mapping[str, Any], *, within: float, relay: CallRelay = NO_RELAY

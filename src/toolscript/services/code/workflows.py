@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,6 +17,7 @@ from toolscript.domain.programs import (
     MAX_LIMITS,
     SERVER_NAME,
     CaseResult,
+    Language,
     RunEnd,
     RunReport,
     Workflow,
@@ -24,6 +25,7 @@ from toolscript.domain.programs import (
 )
 from toolscript.domain.quarantine import QuarantineCause
 from toolscript.domain.requests import caller_name
+from toolscript.domain.servers import ServerListing
 from toolscript.domain.spelling import suggest
 from toolscript.ports.schemas import ArgumentChecker
 from toolscript.ports.workflows import WorkflowStore
@@ -65,15 +67,18 @@ class Workflows:
         sync: Sync,
         quarantine: QuarantineReview,
         checker: ArgumentChecker,
+        languages: Collection[Language],
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`get_run_code` is called when the first program is run, because sandboxes are slow to import."""
+        """`get_run_code` is called when the first program is run, because sandboxes are slow to import. `languages` are
+        those that programs can be run in."""
         self._store = store
         self._get_run_code = get_run_code
         self._sync = sync
         self._quarantine = quarantine
         self._checker = checker
+        self._languages = languages
         self._clock = clock
         self._watchers: list[Callable[[], None]] = []
 
@@ -84,6 +89,16 @@ class Workflows:
     async def list_all(self) -> Sequence[Workflow]:
         """The newest version of every workflow, by name."""
         return await self._store.list_newest()
+
+    async def list_items(self) -> ServerListing:
+        """The workflows as tools, as far as their programs can be run here."""
+        workflows = await self._store.list_newest()
+        problems = [
+            f"{each.name}: programs in {each.language} are not run here: set TOOLSCRIPT_CODE"
+            for each in workflows
+            if each.language not in self._languages
+        ]
+        return ServerListing([each.item for each in workflows if each.language in self._languages], problems)
 
     async def list_versions(self, name: str) -> Sequence[Workflow]:
         """Every version of a workflow, the newest first. Raises NotFound."""
@@ -187,8 +202,7 @@ class Workflows:
             )
 
     async def _update_catalogue(self) -> None:
-        items = [workflow.item for workflow in await self._store.list_newest()]
-        await self._sync.run(items, servers={SERVER_NAME})
+        await self._sync.run((await self.list_items()).items, servers={SERVER_NAME})
         for watcher in self._watchers:
             watcher()
 
