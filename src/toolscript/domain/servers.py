@@ -196,6 +196,8 @@ class ServerStatus:
     """The time until a call is tried, while calls are refused because the server kept failing."""
     needs_login: bool = False
     """Whether `toolscript login` makes it usable."""
+    login_per_user: bool = False
+    """Whether calls of a named caller use that caller's own login."""
     restarts: int = 0
     restart_reason: str | None = None
     recent_calls: tuple[RecentCall, ...] = ()

@@ -134,3 +134,15 @@ async def test_a_person_logs_in_at_a_server_from_the_page(tmp_path: Path, open_p
             assert await find_violations(tab) == []
             await row.get_by_text("ready", exact=True).wait_for()
             await link.wait_for(state="detached")
+
+
+@pytest.mark.req("W-01", "G-01")
+async def test_the_first_server_is_added_where_the_demo_is_served(tmp_path: Path, open_page: OpenPage) -> None:
+    with run_gateway(tmp_path, "--data-dir", str(tmp_path / "data")) as gateway:
+        page = await open_page(f"{gateway.url}/#/servers", expects=("Failed to load resource", "net::ERR"))
+        await page.get_by_text("No servers are configured").wait_for()
+        form = page.get_by_role("region", name="Add a server")
+        await form.get_by_label("Snippet").fill(json.dumps({"mcpServers": {"first": make_scripted_spec()}}))
+        await form.get_by_role("button", name="Add 1 server").click()
+        await find_row(page, "first").get_by_text("ready", exact=True).wait_for()
+        assert await page.get_by_text("No servers are configured").count() == 0

@@ -127,6 +127,7 @@ async def test_a_working_server_is_listed_with_what_it_offers(http: httpx.AsyncC
         "retryInSeconds": None,
         "callsPausedSeconds": None,
         "needsLogin": False,
+        "loginPerUser": False,
         "restarts": 0,
         "restartReason": None,
         "recentCalls": [],

@@ -140,7 +140,7 @@ class ServerConnection:
             status = replace(status, state=ServerState.FAILED)
         needs_login = self._needs_login and not self.is_stopped
         status = replace(status, attempts=self._attempts, retry_in_seconds=left, needs_login=needs_login)
-        return self.activity.add_to(status)
+        return self.activity.add_to(replace(status, login_per_user=self.spec.oauth.per_user))
 
     @property
     def last_refresh(self) -> RefreshResult:

@@ -38,6 +38,7 @@ def build_server_response(s: ServerStatus) -> dict[str, Any]:
         "retryInSeconds": s.retry_in_seconds,
         "callsPausedSeconds": s.calls_paused_seconds,
         "needsLogin": s.needs_login,
+        "loginPerUser": s.login_per_user,
         "restarts": s.restarts,
         "restartReason": s.restart_reason,
         "recentCalls": [{"ms": call.ms, "ok": call.is_ok} for call in s.recent_calls],

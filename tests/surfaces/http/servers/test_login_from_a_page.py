@@ -53,7 +53,8 @@ async def app(tmp_path: Path, web: ProtectedServer) -> AsyncIterator[App]:
     )
     registered = replace(web.make_spec(name="registered"), oauth=OAuthSpec(client_id="own", redirect_port=33418))
     async with open_app(settings, serving=True) as app:
-        await app.gateway.apply([web.make_spec(), registered, make_scripted_server("local")])
+        shared = web.make_spec(name="shared", per_user=True)
+        await app.gateway.apply([web.make_spec(), registered, shared, make_scripted_server("local")])
         await app.gateway.settle(TIMEOUT_SECONDS)
         yield app
 
@@ -138,9 +139,33 @@ async def test_servers_that_cannot_be_logged_in_at_from_here_say_why(app: App) -
         assert (await http.post("/api/v1/servers/nobody/login", headers=OWN)).status_code == 404
 
 
-async def test_beginning_a_login_needs_the_scope_admin(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def _read_keys_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in {"READ_SECONDS": 60.0, "MAX_AGE_SECONDS": 0.0, "MAX_AGE_FOR_UNKNOWN_SECONDS": 0.0}.items():
-        monkeypatch.setattr(keys, name, seconds)  # keys are read every time
+        monkeypatch.setattr(keys, name, seconds)
+
+
+@pytest.mark.usefixtures("_read_keys_every_time")
+async def test_a_user_logs_in_for_calls_with_the_own_key(app: App) -> None:
+    path = "/api/v1/servers/shared/login"
+    async with connect(app) as http:
+        refused = await http.post(path, params={"own": True}, headers=OWN)
+        assert (refused.status_code, "without a named key" in refused.text) == (400, True)
+        _, ann = await app.keys.create("ann", [Scope.ADMIN, Scope.CALL, Scope.SEARCH])
+        http.headers["X-API-Key"] = ann
+        assert (await http.post(PATH, params={"own": True}, headers=OWN)).status_code == 400
+        for own in (False, True):
+            begun = await http.post(path, params={"own": own}, headers=OWN)
+            assert (await http.get(await asyncio.to_thread(follow_redirects, begun.json()["url"]))).status_code == 200
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                while not any(s.name == "shared" and s.state == "ready" for s in app.gateway.statuses):  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+            called = await http.post("/tools/shared__echo", json={"text": "x"})
+            assert called.status_code == (200 if own else 503), called.text
+
+
+@pytest.mark.usefixtures("_read_keys_every_time")
+async def test_beginning_a_login_needs_the_scope_admin(app: App) -> None:
     _, weak = await app.keys.create("weak", [Scope.SEARCH, Scope.CALL])
     _, strong = await app.keys.create("strong", [Scope.ADMIN])
     async with connect(app) as http:

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import hashlib
 import html
+from dataclasses import replace
 from string import Template
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import HTMLResponse
 
 from toolscript.domain.errors import Forbidden, Invalid, ToolscriptError
 from toolscript.domain.servers import ServerSpec
 from toolscript.services.access.login_flows import LOGIN_SECONDS
+from toolscript.surfaces.callers import find_user
 from toolscript.surfaces.console.static_files import HEADERS
 from toolscript.surfaces.http.dependencies import ADMIN, PUBLIC, CurrentApp, is_loopback
 from toolscript.surfaces.http.errors import get_status
@@ -53,8 +55,13 @@ async def begin_login(
     name: Annotated[str, Path(description="The server's name in the configuration.")],
     request: Request,
     app: CurrentApp,
+    own: Annotated[
+        bool, Query(description="For your own calls, at a server with a login per user, not for the installation.")
+    ] = False,
 ) -> JsonResponse:
     spec = app.gateway.get_spec(name)
+    if own:
+        spec = replace(spec, user=_find_own_user(spec, request))
     origin = _find_origin(request)
     _require_free_redirect(spec, origin)
     begun = await app.login_flows.begin(spec, origin + CALLBACK_PATH)
@@ -87,6 +94,17 @@ async def finish_login(request: Request, app: CurrentApp) -> HTMLResponse:
     response = _build_page("Logged in", f"Toolscript is logged in at {server} and connects now. Close this page.", 200)
     response.delete_cookie(cookie, path=CALLBACK_PATH)
     return response
+
+
+def _find_own_user(spec: ServerSpec, request: Request) -> str:
+    """Whose login the caller's calls use. Raises Invalid where that is the login of the installation."""
+    user = find_user(request.scope["grant"])
+    if not spec.oauth.per_user or not user:
+        who = (
+            f"server {spec.name} has one login for all" if user else "without a named key you have no login of your own"
+        )
+        raise Invalid(f"{who}: log in for the installation", details={"server": spec.name, "field": "own"})
+    return user
 
 
 def _find_origin(request: Request) -> str:

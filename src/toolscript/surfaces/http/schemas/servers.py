@@ -40,6 +40,7 @@ class ServerResponse(CamelResponseModel):
         description="Time until a call is tried, while calls are refused because the server kept failing."
     )
     needs_login: bool = Field(description="Whether `toolscript login` makes it usable.")
+    login_per_user: bool = Field(description="Whether calls of a named caller use that caller's own login.")
     restarts: int = Field(
         description="How often it was connected again after it was lost, or on request, since the gateway started."
     )

@@ -55,6 +55,7 @@ function Details({ server }) {
   const { recentCalls: calls } = server;
   return html`<div class="server-details">
     <${ServerActions} server=${server} />
+    ${server.loginPerUser && html`<${Login} server=${server} own />`}
     ${server.problems.length > 0 && html`<div class="note"><p>These items cannot be used:</p><ul>${server.problems.slice(0, 50).map((problem) => html`<li key=${problem}><${Text} value=${problem} max=${400} /></li>`)}</ul></div>`}
     <dl class="facts">
       <dt>Calls</dt><dd>${calls.length === 0 ? html`<span class="muted">none since the gateway started</span>` : html`<${Calls} calls=${calls} height=${44} />
