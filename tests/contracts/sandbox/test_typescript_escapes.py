@@ -22,6 +22,7 @@ from tests.contracts.sandbox.typescript_escapes import ENDLESS, FORGING, REACHIN
 from toolscript.adapters.deno.sandbox import DenoSandbox
 from toolscript.domain.programs import Program, RunEnd
 
+pytest.importorskip("deno", reason="Deno has no wheel for this platform")
 pytestmark = pytest.mark.req("C-02")
 
 

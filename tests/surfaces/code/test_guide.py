@@ -51,6 +51,7 @@ async def run(app: App, source: str) -> RunReport:
 
 
 async def test_the_example_in_typescript_reads_two_files(app: App) -> None:
+    pytest.importorskip("deno", reason="Deno has no wheel for this platform")
     (source,) = re.findall(r"^```ts\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
     report = await app.code.run_code.run(RunRequest(source, Language.TYPESCRIPT), RunCaller(OWNER, CallRelay(user="")))
     assert (report.outcome.value, report.printed) == (2, "read 2\n"), (report.outcome, report.problems)

@@ -17,6 +17,7 @@ from tests.surfaces.code.conftest import TIMEOUT_SECONDS, TOOLS, CodeClient
 from toolscript.app.app import open_app
 from toolscript.settings import load_settings
 
+pytest.importorskip("deno", reason="Deno has no wheel for this platform")
 pytestmark = pytest.mark.req("C-01")
 
 HOSTILE = [

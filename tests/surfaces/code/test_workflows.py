@@ -19,6 +19,7 @@ from toolscript.domain.profiles import ItemRules, Profile
 from toolscript.domain.programs import WORKFLOW_SERVER
 from toolscript.settings import load_settings
 
+pytest.importorskip("deno", reason="Deno has no wheel for this platform")
 pytestmark = pytest.mark.req("C-03")
 
 WORDS = {"type": "object", "properties": {"words": {"type": "array", "items": {"type": "string"}}}}

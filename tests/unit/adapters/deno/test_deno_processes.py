@@ -17,6 +17,8 @@ from toolscript.adapters.deno.process import FOLDER, find_deno
 from toolscript.adapters.deno.sandbox import DenoSandbox
 from toolscript.domain.programs import Program, SandboxLimits
 
+pytest.importorskip("deno", reason="Deno has no wheel for this platform")
+
 LIMITS = SandboxLimits(cpu_seconds=60.0, memory_bytes=64 * 2**20, output_bytes=2**20)
 TIMEOUT_SECONDS = 60.0
 
