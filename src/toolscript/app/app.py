@@ -372,6 +372,7 @@ async def open_app(
             _close_at_exit(stack, app.job_runner, app.tool_map)
             app.tool_map.start_following()
             await app.job_runner.start(alone=not settings.index)
+            await app.code.prepare()
         yield app
 
 

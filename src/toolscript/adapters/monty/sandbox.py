@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from pydantic_monty import (
@@ -27,7 +26,6 @@ from toolscript.domain.programs import Language, Program, ProgramOutcome, Progra
 from toolscript.ports.sandboxes import ProgramHost
 
 MAX_PROCESSES = 8
-WORKER_NICENESS = 10
 CHECKOUT_SECONDS = 10.0
 CHECK_MEMORY_BYTES = 2**29
 # A check has no mode of its own: the program is fed without a host, and stopped before it gets anywhere.
@@ -115,7 +113,6 @@ class MontySandbox:
         except TimeoutError:
             raise Unavailable("too many programs are running: try again when one has ended") from None
         try:
-            _lower_priority(session.worker_pid)
             yield session
         finally:
             await session.__aexit__(None, None, None)
@@ -214,13 +211,6 @@ async def _cancel(tasks: Iterable[asyncio.Task[Any]]) -> None:
     for task in running:
         task.cancel()
     await asyncio.gather(*running, return_exceptions=True)
-
-
-def _lower_priority(process: int | None) -> None:
-    """Leaves the processor to the gateway when there is not enough of it for both."""
-    if process is not None and hasattr(os, "setpriority"):  # not on Windows
-        with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, process, WORKER_NICENESS)
 
 
 def _ignore_output(_: str, __: str) -> None:
