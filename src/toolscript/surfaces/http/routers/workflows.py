@@ -81,8 +81,8 @@ async def restore_workflow(name: Name, request: Request, app: CurrentApp, body: 
     responses=errors(400, 404),
 )
 async def run_workflow_tests(name: Name, request: Request, app: CurrentApp, version: Version = None) -> JsonResponse:
-    require_scope(Scope.CALL, request.scope["grant"])
     workflow = await app.code.workflows.get(name, version)
+    require_scope(Scope.CALL, request.scope["grant"])
     results = await run_while_connected(request, app.code.workflows.test(workflow, _build_caller(request)))
     return JsonResponse(responses.build_test_response(workflow, results))
 
