@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
@@ -32,6 +34,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from toolscript.app.app import App, open_app
+from toolscript.configuration.snippets import ConfigurationPlace
 from toolscript.domain.catalog import Suggestion
 from toolscript.domain.documents import Document
 from toolscript.services.catalogue.demo import load_demo_items
@@ -116,9 +119,15 @@ async def fill(app: App) -> None:
 @contextmanager
 def run_gateway(chosen: Settings) -> Iterator[Gateway]:
     token = jwt.encode({"tenant_id": "acme", "exp": time.time() + 3600}, SECRET, algorithm="HS256")
-    with start_blocking_portal() as portal, portal.wrap_async_context_manager(open_app(chosen, serving=True)) as app:
+    with (
+        TemporaryDirectory() as folder,
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(open_app(chosen, serving=True)) as app,
+    ):
         portal.call(fill, app)
-        transport = httpx.ASGITransport(create_http_app(ServedApp(chosen, app)))
+        served = ServedApp(chosen, app)
+        served.place = ConfigurationPlace(None, Path(folder), Path(folder), {})
+        transport = httpx.ASGITransport(create_http_app(served))
         with portal.wrap_async_context_manager(httpx.AsyncClient(transport=transport)) as client:
             yield Gateway(portal, client, token)
 

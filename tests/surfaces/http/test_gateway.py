@@ -627,7 +627,6 @@ async def test_every_route_is_described(http: httpx.AsyncClient) -> None:
         ("/.well-known/oauth-protected-resource", "get"),
         ("/.well-known/oauth-protected-resource/{path}", "get"),
         ("/mcp/server-card", "get"),
-        ("/callback", "get"),
         ("/health", "get"),
         ("/ready", "get"),
         ("/servers", "get"),

@@ -82,7 +82,7 @@ def complete_document(document: dict[str, Any], routes: Iterable[APIRoute], sett
     document.setdefault("components", {})["securitySchemes"] = _SCHEMES
     optional: list[dict[str, list[str]]] = [] if requires_key(settings) else [{}]
     document["security"] = [{KEY: []}, *optional]
-    for route in routes:
+    for route in (each for each in routes if each.include_in_schema):
         scope = get_scope(route, settings)
         for method in route.methods or ():
             operation = document["paths"][route.path_format][method.lower()]

@@ -78,13 +78,8 @@ async def begin_login(
     return response
 
 
-@router.get(
-    CALLBACK_PATH,
-    summary="Where an authorization server sends the browser back to",
-    response_class=HTMLResponse,
-    responses=errors(404),
-    dependencies=[PUBLIC],
-)
+# Not described: an authorization server sends the browser here, and it is answered with pages.
+@router.get(CALLBACK_PATH, response_class=HTMLResponse, include_in_schema=False, dependencies=[PUBLIC])
 async def finish_login(request: Request, app: CurrentApp) -> HTMLResponse:
     cookie = _name_cookie(request.query_params.get("state", ""))
     try:
