@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from toolscript.configuration.data_files import OWNER_ONLY, replace_file
-from toolscript.configuration.files import check_name, list_files, parse_entry
+from toolscript.configuration.files import check_name, list_files, load_configuration, parse_entry
 from toolscript.configuration.jsonc import JsoncDocument, JsoncError, JsoncNode, parse_jsonc
 from toolscript.configuration.jsonc_edit import add_member, read_source
 from toolscript.configuration.text_files import read_text
@@ -59,9 +59,11 @@ class PlannedServer:
     """The source of its entry."""
     transport: Transport | None
     runs: str
-    """The command line or the address, as the snippet has it."""
+    """The command line or the address, whichever will be used, as the snippet has it."""
     variables: tuple[str, ...]
     """The names of its variables and headers, whose values are secrets."""
+    cwd: str | None
+    env_file: str | None
     problem: str | None
     """Why it cannot be added."""
     warnings: tuple[str, ...] = ()
@@ -87,6 +89,7 @@ def plan_addition(snippet: str, place: ConfigurationPlace, name: str | None = No
         first, line = document.repeated[0]
         raise Invalid(f"{first.key}: duplicate key, again in line {line}", details={"field": "snippet"})
     target = place.target
+    _check_files(place)
     taken = {
         each: file
         for file in list_files(place.config, home=place.home, folder=place.folder)
@@ -103,7 +106,7 @@ def write_addition(addition: PlannedAddition) -> None:
     problems = [f"{server.name}: {server.problem}" for server in addition.servers if server.problem]
     if problems:
         raise Invalid("; ".join(problems), details={"field": "snippet", "problems": problems})
-    after = addition.before if addition.before and addition.before.strip() else "{\n}\n"
+    after = "{\n}\n" if addition.before is None else addition.before
     root = parse_jsonc(after).root
     path = next((path for path in _LISTS if root.find(*path)), _LISTS[0])
     for server in addition.servers:
@@ -148,14 +151,21 @@ def _find_entries(root: JsoncNode, name: str | None) -> dict[str, JsoncNode]:
     return {key: node for key, node in members.items() if isinstance(node.value, dict)}
 
 
-def _list_names(file: Path) -> list[str]:
-    """The names in a configuration file. Raises Invalid for a file that is not valid: what is added to it would not be
-    used."""
+def _check_files(place: ConfigurationPlace) -> None:
+    """Raises Invalid for a configuration that has errors: what is added to it would not be used, and what is wrong
+    in it could be lost."""
+    if place.config is not None and not place.target.exists():
+        return
     try:
-        text = read_text(file)
-        root = parse_jsonc(text).root if text and text.strip() else None
-    except ValueError as error:
-        raise Invalid(f"{file}: {error}. Correct the file first", details={"file": str(file)}) from error
+        load_configuration(place.config, home=place.home, folder=place.folder, environment=place.environment)
+    except Invalid as error:
+        raise Invalid(f"{error.message}\nCorrect the file first: nothing was added", details=error.details) from error
+
+
+def _list_names(file: Path) -> list[str]:
+    """The names in a configuration file without errors."""
+    text = read_text(file)
+    root = parse_jsonc(text).root if text is not None else None
     lists = [root.find(*path) for path in _LISTS] if root else []
     return [name for node in lists if node and isinstance(node.value, dict) for name in node.value]
 
@@ -185,12 +195,15 @@ def _plan_server(
         if isinstance(value, str) and _PLACEHOLDER.fullmatch(value.strip())
     )
     variables = tuple(str(each) for values in secrets.values() for each in values)
-    return PlannedServer(name, entry, transport, _describe(members), variables, problem, warnings)
+    cwd, env_file = (str(members[key]) if members.get(key) is not None else None for key in ("cwd", "envFile"))
+    runs = _describe(members, transport)
+    return PlannedServer(name, entry, transport, runs, variables, cwd, env_file, problem, warnings)
 
 
-def _describe(entry: Mapping[str, Any]) -> str:
-    address = next((entry[key] for key in ("httpUrl", "url", "serverUrl") if entry.get(key)), None)
-    if address is not None:
+def _describe(entry: Mapping[str, Any], transport: Transport | None) -> str:
+    address = next((entry[key] for key in ("httpUrl", "url", "serverUrl") if entry.get(key) is not None), None)
+    command = entry.get("command")
+    if address is not None and (transport not in {None, Transport.STDIO} or command is None):
         return str(address)
     arguments = entry.get("args")
-    return shlex.join(map(str, [entry.get("command", ""), *(arguments if isinstance(arguments, list) else ())]))
+    return shlex.join(map(str, [command or "", *(arguments if isinstance(arguments, list) else ())]))

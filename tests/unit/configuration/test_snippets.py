@@ -6,6 +6,7 @@ import json
 import os
 import stat
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,18 @@ def test_secrets_are_named_and_not_shown_and_placeholders_noticed(plan: Plan) ->
         assert server.warnings == ("env.TOKEN looks like a placeholder: put in the real value",), placeholder
     (server,) = plan({"x": {"command": "x", "env": {"TOKEN": "ghp_1234", "A": "${SET}"}}})
     assert server.warnings == ()
+
+
+def test_what_will_run_is_shown_and_not_what_will_not(plan: Plan) -> None:
+    both = {"command": "sh", "args": ["-c", "evil"], "url": "https://good.example/mcp"}
+    (server,) = plan({"x": {**both, "type": "stdio", "cwd": "~/there", "envFile": ".env"}})
+    assert (server.transport, server.runs, server.problem) == ("stdio", "sh -c evil", None)
+    assert (server.cwd, server.env_file) == ("~/there", ".env")
+    (server,) = plan({"x": {**both, "type": "http"}})
+    assert (server.transport, server.runs, server.problem) == ("http", "https://good.example/mcp", None)
+    (server,) = plan({"x": both})
+    assert server.runs == "sh -c evil"
+    assert "has both command and url" in (server.problem or "")
 
 
 @pytest.mark.parametrize(
@@ -161,6 +174,28 @@ def test_a_file_that_changes_meanwhile_or_has_errors_is_left_alone(place: Config
     with pytest.raises(Invalid, match="Correct the file first"):
         plan_addition(json.dumps({"git": GIT}), place)
     assert (place.home / FILE_NAME).read_text() == '{"mcpServers": {'
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['[{"keep": 1}]', '{"mcpServers": ["keep"]}', '{"mcp": "keep", "x": 1}', '{"mcpServers": {"a": {"comand": 1}}}'],
+)
+@pytest.mark.parametrize("config", [None, Path(FILE_NAME)])
+def test_a_file_that_is_no_configuration_is_not_touched(
+    place: ConfigurationPlace, text: str, config: Path | None
+) -> None:
+    place = replace(place, config=config)
+    file = place.folder / FILE_NAME
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(Invalid, match="Correct the file first") as refused:
+        plan_addition(json.dumps({"git": GIT}), place)
+    assert str(file) in refused.value.message
+    assert file.read_text() == text
+
+
+def test_a_file_of_config_that_does_not_exist_is_written(place: ConfigurationPlace) -> None:
+    write_addition(plan_addition(json.dumps({"git": GIT}), replace(place, config=Path("own.json"))))
+    assert [*json.loads((place.folder / "own.json").read_text())["mcpServers"]] == ["git"]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no links like this")

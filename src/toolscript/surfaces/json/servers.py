@@ -71,6 +71,8 @@ def build_snippet_response(addition: PlannedAddition, *, added: bool) -> dict[st
                 "transport": server.transport.value if server.transport else None,
                 "runs": server.runs,
                 "variables": list(server.variables),
+                "cwd": server.cwd,
+                "envFile": server.env_file,
                 "problem": server.problem,
                 "warnings": list(server.warnings),
             }

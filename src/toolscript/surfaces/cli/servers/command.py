@@ -153,6 +153,10 @@ def _show_addition(answer: Mapping[str, Any]) -> None:
         click.echo(f"{printable(server['name'])}: {printable(server['runs'])}")
         if server["variables"]:
             click.echo(f"  with {', '.join(map(printable, server['variables']))}")
+        if server["cwd"]:
+            click.echo(f"  in the folder {printable(server['cwd'])}")
+        if server["envFile"]:
+            click.echo(f"  with the variables of {printable(server['envFile'])}")
         for warning in server["warnings"]:
             click.echo(click.style("  warning: ", fg="yellow") + printable(warning))
         if server["problem"]:

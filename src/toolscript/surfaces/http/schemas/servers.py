@@ -87,13 +87,15 @@ class SnippetRequest(RequestModel):
     name: str | None = Field(default=None, max_length=200, description="The name of a server that is a single entry.")
 
 
-class PlannedServerResponse(ResponseModel):
+class PlannedServerResponse(CamelResponseModel):
     """A server of the snippet."""
 
     name: str
     transport: Transport | None = Field(description="Null if the entry has a problem.")
     runs: str = Field(description="The command line that the gateway will run, or the address that it will connect to.")
     variables: list[str] = Field(description="Names of its variables and headers, without their values.")
+    cwd: str | None = Field(description="The folder that the command runs in, as the snippet has it.")
+    env_file: str | None = Field(description="The file with more variables, as the snippet has it.")
     problem: str | None = Field(description="Why it cannot be added.")
     warnings: list[str] = Field(description="What has to be looked at, such as a placeholder instead of a token.")
 

@@ -57,8 +57,10 @@ function Planned({ server }) {
   return html`<li>
     <p><strong><${Text} value=${server.name} max=${100} /></strong> ${server.transport && html`<span class="tag">${server.transport}</span>`}
       ${server.problem && html`<span class="tag bad">cannot be added</span>`}</p>
-    ${server.runs && html`<p class="mono planned-runs"><bdi>${visible(server.runs).slice(0, 2000)}</bdi></p>`}
-    ${server.variables.length > 0 && html`<p class="muted">with ${server.variables.map((each) => visible(each)).join(", ").slice(0, 1000)}</p>`}
+    ${server.runs && html`<p class="mono planned-runs"><bdi>${visible(server.runs)}</bdi></p>`}
+    ${server.cwd && html`<p class="muted">in the folder <code><bdi>${visible(server.cwd)}</bdi></code></p>`}
+    ${server.envFile && html`<p class="muted">with the variables of <code><bdi>${visible(server.envFile)}</bdi></code></p>`}
+    ${server.variables.length > 0 && html`<p class="muted">with ${server.variables.map((each) => visible(each)).join(", ")}</p>`}
     ${server.problem && html`<p class="planned-problem"><bdi>${visible(server.problem).slice(0, 1500)}</bdi></p>`}
     ${server.warnings.map((warning) => html`<p class="muted" key=${warning}>⚠ <${Text} value=${warning} max=${300} /></p>`)}
   </li>`;
