@@ -39,15 +39,21 @@ def find_near_pairs(
     table = np.asarray(vectors, dtype=np.float32)
     numbers = {group: number for number, group in enumerate(dict.fromkeys(groups))}
     labels = np.array([numbers[group] for group in groups])
-    found: list[tuple[int, int, float]] = []
+    best = np.zeros((2, 0), dtype=np.int64), np.zeros(0, dtype=np.float32)
     for start in range(0, len(table), BLOCK):
         similar = table[start : start + BLOCK] @ table[start:].T
         is_same = labels[start : start + BLOCK, None] == labels[None, start:]
-        rows, columns = np.nonzero(similar >= np.where(is_same, np.float32(within), np.float32(across)))
-        found += [
-            (start + int(row), start + int(column), float(similar[row, column]))
-            for row, column in zip(rows, columns, strict=True)
-            if row < column
-        ]
-        found = sorted(found, key=lambda pair: (-pair[2], pair[:2]))[:max_pairs]
-    return found
+        is_near = np.triu(similar >= np.where(is_same, np.float32(within), np.float32(across)), k=1)
+        places, cosines = np.flatnonzero(is_near), similar[is_near]
+        if len(cosines) > max_pairs:
+            # Of equal vectors nearly all pairs are near: most go before the rest is sorted. Of those at the limit, the
+            # first ones stay.
+            limit = np.partition(cosines, -max_pairs)[-max_pairs]
+            above, at_limit = np.flatnonzero(cosines > limit), np.flatnonzero(cosines == limit)
+            kept = np.concatenate([above, at_limit[: max_pairs - len(above)]])
+            places, cosines = places[kept], cosines[kept]
+        pairs = np.array(np.unravel_index(places, similar.shape)) + start
+        pairs, cosines = np.concatenate([best[0], pairs], axis=1), np.concatenate([best[1], cosines])
+        order = np.lexsort((pairs[1], pairs[0], -cosines))[:max_pairs]
+        best = pairs[:, order], cosines[order]
+    return list(zip(*best[0].tolist(), best[1].tolist(), strict=True))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 
 from toolscript.domain.search import Vector
@@ -55,3 +57,13 @@ def test_vectors_of_one_group_must_be_more_similar_than_others() -> None:
     groups = ["one"] * 25 + ["other"] * 5
     pairs = find_near_pairs(vectors, groups, within=0.99, across=0.9, max_pairs=10)
     assert {(first, second) for first, second, _ in pairs} == {(3, 20), (7, 25), (21, 25)}
+
+
+def test_many_equal_vectors_take_little_memory() -> None:
+    vectors = [np.array([1.0, 0.0], dtype=np.float32)] * 5000
+    tracemalloc.start()
+    pairs = find_near_pairs(vectors, ["one"] * 5000, within=0.99, across=0.9, max_pairs=3)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert pairs == [(0, 1, 1.0), (0, 2, 1.0), (0, 3, 1.0)]
+    assert peak < 300 * 2**20

@@ -58,6 +58,30 @@ async def test_a_series_ends_when_nothing_is_typed_for_a_while() -> None:
     assert (await kept.get())["query"] == "read it"
 
 
+@pytest.mark.req("W-01")
+async def test_a_series_that_is_fed_ends_too() -> None:
+    kept: list[Any] = []
+    typed = TypedSearches(kept.append, quiet_seconds=3600, max_seconds=0.01)
+    async with asyncio.timeout(60):
+        while not kept:
+            typed.add(make_event("steal the keys"))
+            await asyncio.sleep(0)
+    assert kept[0]["query"] == "steal the keys"
+    typed.flush()
+
+
+@pytest.mark.req("W-01")
+async def test_a_search_that_failed_does_not_stand_for_one_that_did_not() -> None:
+    kept: list[Any] = []
+    typed = TypedSearches(kept.append, quiet_seconds=3600)
+    typed.add(make_event("steal", error=None))
+    typed.add(make_event("steal the keys", error="INVALID"))
+    typed.add(make_event("steal", error=None))
+    typed.add(make_event("steal it", error=None))
+    typed.flush()
+    assert [event["query"] for event in kept] == ["steal", "steal the keys", "steal it"]
+
+
 async def test_many_who_type_at_once_do_not_fill_the_memory() -> None:
     kept: list[Any] = []
     typed = TypedSearches(kept.append, quiet_seconds=3600)
