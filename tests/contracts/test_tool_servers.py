@@ -40,7 +40,7 @@ def web() -> Iterator[Callable[[Transport], ServerSpec]]:
         yield spec
 
 
-@pytest.fixture(params=list(Transport))
+@pytest.fixture(params=[each for each in Transport if each is not Transport.INTERNAL])
 def spec(request: pytest.FixtureRequest, web: Callable[[Transport], ServerSpec]) -> ServerSpec:
     """A healthy server, over each transport."""
     return (

@@ -268,7 +268,7 @@ async def test_openapi_describes_the_routes(http: httpx.AsyncClient) -> None:
     assert ours == {
         SKILLS: {"get", "post"},
         f"{SKILLS}/propose": {"post"},
-        f"{SKILLS}/suggestions": {"get"},
+        f"{SKILLS}/suggestions": {"get", "post"},
         f"{SKILLS}/suggestions/{{number}}/approve": {"post"},
         f"{SKILLS}/suggestions/{{number}}/reject": {"post"},
         f"{SKILLS}/suggestions/{{number}}/merge": {"post"},

@@ -45,10 +45,13 @@ asyncio.run(main())
 
 
 class WatchingHost:
-    """Answers with the processes that there are."""
+    """Answers with the processes that there are now and were not there before."""
+
+    def __init__(self) -> None:
+        self._before = {child.pid for child in psutil.Process().children()}
 
     async def call(self, function: str, arguments: Mapping[str, Any]) -> Any:
-        return [child.pid for child in psutil.Process().children()]
+        return [child.pid for child in psutil.Process().children() if child.pid not in self._before]
 
     def take_output(self, text: str) -> None:
         return None
