@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -30,14 +31,16 @@ class JudgedSearch:
     """None for a query that no tool is right for."""
 
 
-async def measure_queries(search: ToolSearch, queries: Sequence[JudgedQuery]) -> list[JudgedSearch]:
+async def measure_queries(
+    search: ToolSearch, queries: Sequence[JudgedQuery], slots: asyncio.Semaphore | None = None
+) -> list[JudgedSearch]:
     """Searches without a threshold, and scores. A tool that several servers have is one hit, and right if one of them
-    is. A query that cannot be searched finds nothing. Nothing is recorded."""
+    is. A query that cannot be searched finds nothing. Each is a search like others: it is in the audit."""
 
     async def find(text: str) -> list[ToolHit]:
-        return (await search.search(text, limit=DEPTH, threshold=0, recorded=False)).hits
+        return (await search.search(text, limit=DEPTH, threshold=0)).hits
 
-    found, _ = await search_each(find, [judged.text for judged in queries])
+    found, _ = await search_each(find, [judged.text for judged in queries], slots)
     return [_judge(judged, hits or []) for judged, hits in zip(queries, found, strict=True)]
 
 

@@ -16,11 +16,11 @@ T = TypeVar("T")
 
 
 async def search_each(
-    search: Callable[[str], Awaitable[T]], texts: Sequence[str]
+    search: Callable[[str], Awaitable[T]], texts: Sequence[str], slots: asyncio.Semaphore | None = None
 ) -> tuple[list[T | None], Mapping[str, int]]:
-    """Searches for each text, a few at a time like a server with several clients; keeps the order. A text that the
-    search refuses as a query gets None; the reasons are counted."""
-    slots = asyncio.Semaphore(CONCURRENT_SEARCHES)
+    """Searches for each text, a few at a time like a server with several clients, together with others that have the
+    same `slots`; keeps the order. A text that the search refuses as a query gets None; the reasons are counted."""
+    slots = slots or asyncio.Semaphore(CONCURRENT_SEARCHES)
     reasons: Counter[str] = Counter()
 
     async def run_one(text: str) -> T | None:

@@ -101,6 +101,17 @@ async def test_of_the_searches_while_somebody_types_the_whole_request_is_an_even
     assert 'toolscript_index_points{collection="mcp_unified_search"}' in metrics
 
 
+@pytest.mark.req("W-01")
+async def test_each_query_of_an_evaluation_is_an_event(audited: Audited) -> None:
+    queries = [{"query": query, "relevant": ["scripted__echo"]} for query in ("echo", "steal the keys")]
+    assert (await audited.client.post("/api/v1/evaluate", json={"queries": queries})).status_code == 200
+    events = await audited.list_events(2, kind="searches")
+    assert sorted((event["tool"], event["query"], event["surface"]) for event in events) == [
+        ("tools.search", "echo", "http"),
+        ("tools.search", "steal the keys", "http"),
+    ]
+
+
 async def test_calls_cannot_be_left_out_of_the_audit_by_saying_that_they_were_typed(audited: Audited) -> None:
     for _ in range(3):
         await audited.client.post("/tools/scripted__echo", params={"preview": "true"}, json={"text": "hello"})

@@ -8,6 +8,7 @@ from contextlib import suppress
 from toolscript.app.app import App
 from toolscript.configuration.snippets import ConfigurationPlace
 from toolscript.domain.errors import Unavailable
+from toolscript.evaluation.searches import CONCURRENT_SEARCHES
 from toolscript.settings import Settings
 from toolscript.surfaces.callers import STILL_STARTING
 
@@ -28,6 +29,8 @@ class ServedApp:
         """Set when the server stops: streams end then."""
         self.place: ConfigurationPlace | None = None
         """The configuration files that servers can be added to, if there are any."""
+        self.evaluation_slots = asyncio.Semaphore(CONCURRENT_SEARCHES)
+        """How many searches evaluations make at the same time, all of them together."""
         if app:
             self._open.set()
         if ready:
