@@ -303,6 +303,21 @@ async def test_lines_of_standard_error_are_passed_on_without_secrets_and_colours
     assert fifth == "x" * 1000 + "…"
 
 
+@pytest.mark.req("G-02", "X-04")
+async def test_long_secrets_and_those_of_several_lines_are_in_no_line_of_the_log() -> None:
+    lines: list[str] = []
+    key = "-----BEGIN KEY-----\nMIIBOgIBAAJBAKfirst\nsecondKj34GkxFhD9\n-----END KEY-----\n"
+    long = "abcdefgh" * 1000
+    written = ["MIIBOgIBAAJBAKfirst", "at secondKj34GkxFhD9", json.dumps({"value": key}), f"with {long}", "done"]
+    spec = make_scripted_server(log=written, env={"PEM": key, "LONG": long})
+    async with McpServers().connect(spec, within=TIMEOUT_SECONDS, on_log=lines.append) as server:
+        await server.list_items()
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            while "done" not in lines:  # noqa: ASYNC110  (another process writes them)
+                await asyncio.sleep(0.01)
+    assert lines == ["***", "at ***", '{"value": "***"}', "with ***", "done"]
+
+
 @pytest.mark.req("G-03")
 async def test_lists_are_read_page_by_page() -> None:
     async with McpServers().connect(make_scripted_server(page_size=2), within=TIMEOUT_SECONDS) as server:

@@ -26,7 +26,7 @@ _SECRETS = tuple(
         (rf"(?<![\w-])((?:[\w-]*authorization|[\w-]*api-key|(?:set-)?cookie):\s*){_VALUE}", rf"\1{REDACTED}"),
         (r"\b(bearer)\s+(?!(?:key|tokens?|auth\w*)\b)[\w.~+/=-]+", rf"\1 {REDACTED}"),
         # signed tokens and API keys with a known prefix
-        (r"\beyJ[\w-]{6,}\.[\w-]+\.[\w-]*", REDACTED),
+        (r"\beyJ[\w-]{6,2000}\.[\w-]+\.[\w-]*", REDACTED),
         (r"\b(?:sk|pk|rk)-[\w-]{16,}", REDACTED),
         (r"\b(?:gh[pousr]|github_pat|glpat|hf|tsk|xox[abpr])[-_][\w-]{16,}", REDACTED),
         (r"\bA[KS]IA[0-9A-Z]{16}\b", REDACTED),

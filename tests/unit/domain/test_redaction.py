@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from toolscript.domain.redaction import MAX_CHARACTERS, REDACTED, redact_arguments, redact_text
+from toolscript.domain.redaction import MAX_CHARACTERS, REDACTED, redact_arguments, redact_secrets, redact_text
 from toolscript.services.support.search_events import describe_arguments, measure_json
 
 pytestmark = pytest.mark.req("G-16")
@@ -99,3 +99,9 @@ def test_digests_say_whether_arguments_are_the_same_but_not_which_secret_they_ha
 @pytest.mark.parametrize("value", [{}, [], "a", "ü😀", 1, 2.5, True, False, None, {"a": [1, "b", {}], "c": [[], ""]}])
 def test_the_size_of_a_result_is_that_of_its_json(value: Any) -> None:
     assert measure_json(value) == len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
+
+
+def test_text_that_could_be_many_tokens_is_read_in_little_time() -> None:
+    start = time.process_time()
+    redact_secrets("eyJaaaaaa-" * 20_000)
+    assert time.process_time() - start < 10

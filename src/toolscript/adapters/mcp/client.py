@@ -35,7 +35,7 @@ from toolscript.adapters.mcp.lenient_reader import (
 )
 from toolscript.adapters.mcp.oauth.bearer import BearerAuth
 from toolscript.adapters.mcp.resource_updates import subscribe
-from toolscript.adapters.mcp.stdio import MAX_MESSAGE_BYTES, ServerProcess, stdio_transport
+from toolscript.adapters.mcp.stdio import MAX_MESSAGE_BYTES, MIN_LINE_BYTES, ServerProcess, stdio_transport
 from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import LoginRequired, TimedOut, ToolscriptError, Unavailable, UpstreamFailed
 from toolscript.domain.logins import describe_command, may_log_in
@@ -354,7 +354,10 @@ class _Connection:
         """Opens the transport; the stack closes it."""
         match self._spec.transport:
             case Transport.STDIO:
-                transport = stdio_transport(self._spec, self._max_bytes, self._log_line)
+                # So long that a secret which is cut in two lies behind what is shown of the line.
+                sizes = [len(secret.encode("utf-8", "replace")) for secret in self._secrets]
+                line_bytes = max(MIN_LINE_BYTES, max(sizes, default=0) + 4 * MAX_LOG_CHARACTERS)
+                transport = stdio_transport(self._spec, self._max_bytes, self._log_line, line_bytes)
                 inbox, outbox, self._process = await stack.enter_async_context(transport)
                 return inbox, outbox
             case Transport.HTTP:
@@ -386,7 +389,7 @@ class _Connection:
             if isinstance(error, MCPError) and not self._process.is_disconnected:
                 return self.redact_secrets(str(error))
             await self._process.wait_for_exit()
-            return self.redact_secrets(self._process.describe_exit())
+            return self._process.describe_exit(self.redact_secrets)
         if self.auth and self.auth.problem:
             return self.auth.problem.message
         if self._status is not None and self._status >= httpx2.codes.BAD_REQUEST:

@@ -115,7 +115,9 @@ def find_secrets(spec: ServerSpec) -> set[str]:
         values += [value] if name.startswith("-") and _SECRET_NAME.search(name) else []
     for address in (spec.url, *spec.args):
         values += _PASSWORD.findall(address) + [value for _, value in parse_qsl(address.partition("?")[2])]
-    return {value for value in values if len(value) >= MIN_SECRET_LENGTH}
+    # Logs have a value of several lines line by line, or as JSON.
+    forms = (form for value in values for form in (value, json.dumps(value)[1:-1], *map(str.strip, value.splitlines())))
+    return {form for form in forms if len(form) >= MIN_SECRET_LENGTH}
 
 
 def _keep_page_fields(raw: Mapping[str, Any]) -> dict[str, Any]:

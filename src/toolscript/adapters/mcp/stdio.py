@@ -14,7 +14,7 @@ import re
 import shutil
 import signal
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -36,7 +36,7 @@ MAX_MESSAGE_BYTES = 64 * 2**20
 _CHUNK_BYTES = 2**18
 _STDERR_TAIL_BYTES = 8192
 # Of a longer line of standard error, the beginning is kept; of many lines that come at once, the last ones.
-_LOG_LINE_BYTES = 4096
+MIN_LINE_BYTES = 4096
 _LOG_LINES_AT_ONCE = 200
 _COLOURS = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _SEARCHED_BYTES = 200
@@ -71,8 +71,9 @@ class ServerProcess:
         assert self._process.stdout  # noqa: S101
         return self._process.stdout
 
-    def describe_exit(self) -> str:
-        """Describes how the process ended, with the last line of its standard error."""
+    def describe_exit(self, redact: Callable[[str], str]) -> str:
+        """Describes how the process ended, with the last line of its standard error, which is redacted before it is
+        cut."""
         code = self._process.returncode
         if code is None:
             reason = "it closed its standard output"
@@ -81,17 +82,17 @@ class ServerProcess:
         else:
             reason = f"exited with code {code}"
         lines = [line.strip() for line in self._stderr_tail.decode("utf-8", "replace").splitlines() if line.strip()]
-        return f"{reason}: {lines[-1][:300]}" if lines else reason
+        return f"{reason}: {redact(lines[-1])[:300]}" if lines else reason
 
-    async def collect_stderr(self, on_log: OnLog) -> None:
-        """Reads standard error to its end, passes its lines on and keeps the tail: an unread pipe would block the
-        server."""
+    async def collect_stderr(self, on_log: OnLog, line_bytes: int) -> None:
+        """Reads standard error to its end, passes its lines on, up to so many bytes of each, and keeps the tail: an
+        unread pipe would block the server."""
         begun = b""
         while self._process.stderr and (chunk := await self._process.stderr.read(_CHUNK_BYTES)):
             self._stderr_tail = (self._stderr_tail + chunk)[-_STDERR_TAIL_BYTES:]
             *lines, begun = (begun + chunk).split(b"\n")
-            begun = begun[:_LOG_LINE_BYTES]
-            _pass_on(lines[-_LOG_LINES_AT_ONCE:], on_log)
+            begun = begun[:line_bytes]
+            _pass_on((line[:line_bytes] for line in lines[-_LOG_LINES_AT_ONCE:]), on_log)
         _pass_on([begun], on_log)
 
     def note_disconnect(self) -> None:
@@ -124,10 +125,10 @@ class ServerProcess:
                         await asyncio.sleep(0.01)
 
 
-def _pass_on(lines: list[bytes], on_log: OnLog) -> None:
+def _pass_on(lines: Iterable[bytes], on_log: OnLog) -> None:
     """Passes lines of standard error on, as a terminal without colours would show them."""
     for line in lines:
-        shown = _COLOURS.sub(b"", line[:_LOG_LINE_BYTES]).strip(b"\r").rpartition(b"\r")[2]
+        shown = _COLOURS.sub(b"", line).strip(b"\r").rpartition(b"\r")[2]
         if text := shown.decode("utf-8", "replace").rstrip():
             on_log(text)
 
@@ -143,10 +144,11 @@ def _signal_group(group: int, number: int) -> bool:
 
 @asynccontextmanager
 async def stdio_transport(
-    spec: ServerSpec, max_bytes: int, on_log: OnLog
+    spec: ServerSpec, max_bytes: int, on_log: OnLog, line_bytes: int = MIN_LINE_BYTES
 ) -> AsyncIterator[tuple[Inbox, Outbox, ServerProcess]]:
     """Starts the server and yields its message streams; stops it and its children at the end. A message of more than
-    `max_bytes` becomes an error for its request. `on_log` gets the lines of its standard error.
+    `max_bytes` becomes an error for its request. `on_log` gets the lines of its standard error, up to
+    `line_bytes` of each.
 
     Raises Unavailable when it cannot be started.
     """
@@ -154,7 +156,7 @@ async def stdio_transport(
     deliver, inbox = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outbox, collect = anyio.create_memory_object_stream[SessionMessage](0)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(server_process.collect_stderr, on_log)
+        tasks.start_soon(server_process.collect_stderr, on_log, line_bytes)
         tasks.start_soon(_receive, server_process, deliver, spec.name, max_bytes)
         tasks.start_soon(_send, server_process, collect)
         try:
