@@ -50,6 +50,24 @@ async def test_a_review_puts_the_chosen_items_that_are_still_there_into_the_skil
 
 
 @pytest.mark.req("H-10")
+async def test_a_review_adds_to_the_skills_of_chosen_items_and_keeps_those_of_people(
+    item_store: ItemStore, skill_store: SkillStore
+) -> None:
+    await item_store.save_items([(READ, TERMS), (WRITE, TERMS), (PROMPT, TERMS)])
+    await skill_store.save_skills([Skill(each, each) for each in "abc"])
+    by_people = [Assignment(each, 1.0, each == "a", Origin.HUMAN) for each in "abc"]
+    found = tuple(Assignment(each, c, c == 0.9, Origin.LLM) for each, c in (("a", 0.9), ("b", 0.8), ("c", 0.7)))
+    await skill_store.assign(READ.id, by_people[:1])
+    await skill_store.assign(PROMPT.id, by_people)
+    await skill_store.save_classifications([ClassificationRecord(WRITE.id, "first", found)])
+    made = await skill_store.add_suggestion(Suggestion("Gardening", item_ids=(READ.id, WRITE.id, PROMPT.id)))
+    await skill_store.review_suggestion(made.number or 0, SuggestionStatus.APPROVED, into=Skill("garden", "Gardening"))
+    added = Assignment("garden", 1.0, False, Origin.HUMAN)
+    for item, expected in ((READ, [by_people[0], added]), (WRITE, [*found[:2], added]), (PROMPT, by_people)):
+        assert {*(await get_fingerprint(item_store, item)).assignments} == {*expected}
+
+
+@pytest.mark.req("H-10")
 async def test_a_classification_replaces_assignments_stamp_and_pending_suggestions(
     item_store: ItemStore, skill_store: SkillStore
 ) -> None:

@@ -23,6 +23,10 @@ class ItemType(StrEnum):
     RESOURCE = "resource"
 
 
+# The skills of an item.
+MAX_SKILLS = 3
+
+
 @dataclass(frozen=True, slots=True)
 class Item:
     """A tool, prompt or resource, as its server describes it."""

@@ -14,6 +14,7 @@ from toolscript.adapters.sql.catalogue_version import write_catalogue
 from toolscript.adapters.sql.database import Database, upsert
 from toolscript.adapters.sql.session import Session, load
 from toolscript.domain.catalog import (
+    MAX_SKILLS,
     Assignment,
     ClassificationRecord,
     Origin,
@@ -190,13 +191,28 @@ def _review_suggestion(
         into = into.id
     if into is not None:
         _require_skills(session, {into})
-        source = found[0].source_item_id
-        chosen = {*found[0].item_ids, *([source] if source else [])}
-        # Those that have vanished since are left out.
-        rows = session.rows(f"SELECT item_id FROM tools WHERE {session.among('item_id', 'ids')}", ids=sorted(chosen))
-        for row in rows:
-            _assign(session, row["item_id"], [Assignment(into, 1.0, True, Origin.HUMAN)])
+        _add_to_skill(session, into, found[0].item_ids)
+        if source := found[0].source_item_id:
+            _assign(session, source, [Assignment(into, 1.0, True, Origin.HUMAN)])
     return found[0]
+
+
+def _add_to_skill(session: Session, skill_id: str, item_ids: Collection[str]) -> None:
+    """Adds the skill to those of the items, except items that have vanished or have as many of people as they may.
+    Where an item would have too many, the least confident ones that people have not decided go."""
+    rows = session.rows(f"SELECT id FROM tools WHERE {session.among('item_id', 'ids')}", ids=sorted(item_ids))
+    numbers = [row["id"] for row in rows]
+    known = read_assignments(session, numbers)
+    wanted: dict[int, list[Assignment]] = {}
+    for number in numbers:
+        others = [a for a in known.get(number, []) if a.skill_id != skill_id]
+        if sum(a.origin is Origin.HUMAN for a in others) >= MAX_SKILLS:
+            continue
+        kept = sorted(others, key=lambda a: (a.origin is not Origin.HUMAN, not a.is_primary))[: MAX_SKILLS - 1]
+        is_primary = not any(a.is_primary for a in kept)
+        wanted[number] = [*kept, Assignment(skill_id, 1.0, is_primary, Origin.HUMAN)]
+    _replace_assignments(session, wanted)
+    withdraw_suggestions(session, list(wanted))
 
 
 def _read_suggestions(session: Session, condition: str, **parameters: Any) -> list[Suggestion]:

@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Awaitable, Collection, Sequence
 from dataclasses import dataclass, replace
 
-from toolscript.domain.catalog import Assignment, Origin, Skill, StoredItem, Suggestion, SuggestionStatus
+from toolscript.domain.catalog import MAX_SKILLS, Assignment, Origin, Skill, StoredItem, Suggestion, SuggestionStatus
 from toolscript.domain.errors import Conflict, Invalid, NotFound, Unavailable
 from toolscript.ports.stores import ItemStore, SkillStore
 from toolscript.services.catalogue.sync import Sync
@@ -28,7 +28,6 @@ MAX_NAME_LENGTH = 255
 MAX_DESCRIPTION_LENGTH = 4_000
 MAX_WORD_LENGTH = 100
 MAX_WORDS = 100
-MAX_SKILLS = 3
 # Items of a suggested skill. More are a domain, not a skill.
 MAX_CHOSEN = 200
 NEAREST = 3

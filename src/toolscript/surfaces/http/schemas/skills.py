@@ -6,14 +6,13 @@ from typing import Annotated
 
 from pydantic import Field, StrictBool, StringConstraints
 
-from toolscript.domain.catalog import ItemType, Origin, Skill, SuggestionStatus
+from toolscript.domain.catalog import MAX_SKILLS, ItemType, Origin, Skill, SuggestionStatus
 from toolscript.services.catalogue.skill_proposals import MAX_PROPOSALS
 from toolscript.services.catalogue.skills import (
     MAX_CHOSEN,
     MAX_DESCRIPTION_LENGTH,
     MAX_ID_LENGTH,
     MAX_NAME_LENGTH,
-    MAX_SKILLS,
     MAX_WORD_LENGTH,
     MAX_WORDS,
 )
