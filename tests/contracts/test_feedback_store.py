@@ -44,6 +44,18 @@ async def test_a_verdict_is_right_or_wrong_and_the_newer_one_counts(store: Feedb
     assert [each.is_right for each in await store.get_verdicts()] == [False, False]
 
 
+async def test_what_is_marked_as_wrong_stays_so_unless_it_is_overruled(store: FeedbackStore) -> None:
+    wrong = Verdict("git__log", "show the log", "ci", 1.0, is_right=False)
+    right = replace(wrong, recorded_at=2.0, is_right=True)
+    await add(store, wrong)
+    limits = {"max_per_item": 9, "max_per_caller": 9, "max_of_caller": 9}
+    await store.add_verdict(right, **limits, overrules=False)
+    assert await store.get_verdicts() == [wrong]
+    await add(store, right)
+    await store.add_verdict(replace(right, recorded_at=3.0), **limits, overrules=False)
+    assert await store.get_verdicts() == [replace(right, recorded_at=3.0)]
+
+
 async def test_successes_come_back_by_item_and_time(store: FeedbackStore) -> None:
     early, late = Verdict("git__log", "what happened?", "ci", 1.5), Verdict("git__log", "Übersicht 😀", "", 2.5)
     other = Verdict("git__diff", "x" * 1000, "ci", 1.0)

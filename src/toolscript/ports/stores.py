@@ -235,9 +235,16 @@ class FeedbackStore(Protocol):
     """
 
     async def add_verdict(
-        self, verdict: Verdict, *, max_per_item: int, max_per_caller: int, max_of_caller: int
+        self,
+        verdict: Verdict,
+        *,
+        max_per_item: int,
+        max_per_caller: int,
+        max_of_caller: int,
+        overrules: bool = True,
     ) -> None:
-        """Records a verdict; it replaces one with the same item, request and caller. Of an item, only so many verdicts
+        """Records a verdict; it replaces one with the same item, request and caller, but one as wrong only if it
+        `overrules`. Of an item, only so many verdicts
         are kept, and only so many of the same caller; of a caller only so many in all: the newest."""
 
     async def remove_verdict(self, verdict: Verdict) -> bool:

@@ -23,7 +23,13 @@ class SqlFeedback:
         self._database = database
 
     async def add_verdict(
-        self, verdict: Verdict, *, max_per_item: int, max_per_caller: int, max_of_caller: int
+        self,
+        verdict: Verdict,
+        *,
+        max_per_item: int,
+        max_per_caller: int,
+        max_of_caller: int,
+        overrules: bool = True,
     ) -> None:
         def work(session: Session) -> None:
             session.run(
@@ -31,7 +37,8 @@ class SqlFeedback:
                 "(item_id, digest, request, caller, recorded_at, model, vector, is_right) "
                 "VALUES (:item_id, :digest, :request, :caller, :recorded_at, :model, :vector, :is_right) "
                 "ON CONFLICT (item_id, digest, caller) "
-                "DO UPDATE SET recorded_at = excluded.recorded_at, is_right = excluded.is_right",
+                "DO UPDATE SET recorded_at = excluded.recorded_at, is_right = excluded.is_right"
+                f"{'' if overrules else ' WHERE feedback_requests.is_right'}",
                 item_id=verdict.item_id,
                 digest=verdict.digest,
                 request=verdict.request,

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from toolscript.domain.access import Caller
 from toolscript.domain.errors import Invalid, NotFound, Unavailable
 from toolscript.domain.feedback import MAX_REQUEST_CHARACTERS, Step, Verdict, normalize_request
+from toolscript.domain.requests import is_preview
 from toolscript.ports.stores import FeedbackStore, ItemStore
 from toolscript.retrieval.text.words import replace_unencodable, words
 from toolscript.services.catalogue.learning import Learning
@@ -90,8 +91,8 @@ class Feedback:
         self._writes: set[asyncio.Task[None]] = set()
 
     def note_search(self, caller: Caller, query: str, hits: Iterable[str]) -> None:
-        """Remembers a search for a while, in memory."""
-        if self._is_on and len(query) <= MAX_REQUEST_CHARACTERS:
+        """Remembers a search for a while, in memory, unless it was made while somebody typed."""
+        if self._is_on and not is_preview.get() and len(query) <= MAX_REQUEST_CHARACTERS:
             self._recent.add(caller, query, hits)
 
     def note_call(self, caller: Caller, item_id: str, query: str | None = None) -> None:
@@ -127,7 +128,7 @@ class Feedback:
             )
         if useful is not None:
             await self._call_tool.describe(item_id)
-            await self._add(verdict)
+            await self._add(verdict, overrules=True)
             changed = True
         elif not (changed := await self._store.remove_verdict(verdict)):
             await self._call_tool.describe(item_id)  # only now: a tool that has vanished can still have marks
@@ -172,15 +173,19 @@ class Feedback:
 
     async def _write(self, verdict: Verdict) -> None:
         try:
-            await self._add(verdict)
+            await self._add(verdict, overrules=False)
         except Exception as error:  # noqa: BLE001  (the call has been answered; nobody waits for this)
             log.warning("verdict_not_recorded", extra={"tool": verdict.item_id, "reason": str(error)})
         else:
             self._learning.start_soon()
 
-    async def _add(self, verdict: Verdict) -> None:
+    async def _add(self, verdict: Verdict, *, overrules: bool) -> None:
         await self._store.add_verdict(
-            verdict, max_per_item=MAX_PER_ITEM, max_per_caller=MAX_PER_CALLER, max_of_caller=MAX_OF_CALLER
+            verdict,
+            max_per_item=MAX_PER_ITEM,
+            max_per_caller=MAX_PER_CALLER,
+            max_of_caller=MAX_OF_CALLER,
+            overrules=overrules,
         )
 
 
