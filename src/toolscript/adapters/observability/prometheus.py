@@ -117,6 +117,7 @@ class PrometheusMetrics:
     def exposition(self, points: Mapping[str, int] | None = None) -> tuple[bytes, str]:
         """All metrics in Prometheus' text format, and its content type. `points` has the sizes of the collections of
         the index that are known."""
+        self._points.clear()  # collections that are gone, or whose size is not known now
         for collection, count in (points or {}).items():
             self._points.labels(collection).set(count)
         return generate_latest(self._registry), CONTENT_TYPE_LATEST

@@ -84,6 +84,7 @@ def test_caches_and_the_index_are_measured() -> None:
     assert 'toolscript_cache_lookups_total{cache="tool_requests",outcome="hit"} 4.0' in text
     assert 'toolscript_cache_lookups_total{cache="tool_requests",outcome="miss"} 1.0' in text
     assert 'toolscript_index_points{collection="documents"} 12.0' in text
+    assert "toolscript_index_points{" not in metrics.exposition()[0].decode()
 
 
 def test_metrics_contain_neither_tenants_nor_queries() -> None:
