@@ -47,6 +47,8 @@ def test_a_server_is_stopped_stays_so_in_the_next_run_and_is_started(tmp_path: P
         log = toolscript(tmp_path, "servers", "log", "own").stdout
         assert "hello" in log
         assert "* stopped" in log
+    assert read_state(tmp_path)["state"] == "stopped"
+    assert "stopped" in toolscript(tmp_path, "call", "own__echo", "--arg", "text=x", code=3).stderr
     with run_gateway(tmp_path, "--data-dir", str(tmp_path / "data")) as again:
         assert "0 of 1 servers ready, 1 stopped" in again.output
         assert (state := read_state(tmp_path))["reason"].startswith("stopped")

@@ -253,7 +253,8 @@ def compute_digests(specs: Sequence[ServerSpec]) -> dict[str, str]:
 async def index_servers(app: App, choice: CatalogueChoice, *, within: float, name_failed: bool) -> None:
     """Connects to all servers, makes the catalogue theirs, and records which were listed."""
     specs = choice.configuration.servers
-    await connect_servers(app.gateway, specs, within=within, name_failed=name_failed)
+    stopped = choice.record.stopped
+    await connect_servers(app.gateway, specs, stopped=stopped, within=within, name_failed=name_failed)
     listed = {s.name for s in app.gateway.statuses if s.state in LISTED_STATES}
     write_record(choice, compute_digests([s for s in specs if s.name in listed]))
 
@@ -262,12 +263,13 @@ async def connect_servers(
     gateway: Gateway,
     specs: Sequence[ServerSpec],
     *,
+    stopped: Mapping[str, str],
     among: Sequence[ServerSpec] | None = None,
     within: float = CONNECT_SECONDS,
     name_failed: bool = True,
 ) -> None:
-    """Connects to the servers for at most that many seconds, and names those that failed on standard error, unless the
-    command shows them itself."""
+    """Connects to the servers for at most that many seconds, except those that somebody stopped, and names those that
+    failed on standard error, unless the command shows them itself."""
     from rich.console import Console
 
     title = f"Connecting to {len(specs)} servers"
@@ -277,7 +279,7 @@ async def connect_servers(
             line.update(f"{title}: {escape_markup(status.name)} {status.state} {escape_markup(status.reason or '')}")
 
         gateway.watch(show)
-        await gateway.apply(specs, among=among)
+        await gateway.apply(specs, among=among, stopped=stopped)
         await gateway.settle(within)
     for status in gateway.statuses if name_failed else ():
         if status.state not in LISTED_STATES:

@@ -128,10 +128,11 @@ async def _run_here(app: App, body: Mapping[str, Any], max_tokens: int | None) -
     if not check_only:
         found = await app.code.toolsets.find(language, request.source)
         wanted = {item.server for _, _, item in found.tools.tools}
-        configured = choose_catalogue(app.settings).configuration.servers
+        choice = choose_catalogue(app.settings)
+        configured, stopped = choice.configuration.servers, choice.record.stopped
         specs = [replace(s, start=ServerStart.EAGER, idle_minutes=0) for s in configured if s.name in wanted]
         if specs and not app.gateway.statuses:
-            await connect_servers(app.gateway, specs, among=configured, name_failed=True)
+            await connect_servers(app.gateway, specs, among=configured, stopped=stopped)
     report = await app.code.run_code.run(request, RunCaller(OWNER, CallRelay(user="")))
     response = build_run_response(report)
     return await cut_value(app, response, "", max_tokens) if max_tokens is not None else response

@@ -186,7 +186,9 @@ def run_tests(name: str | None, version: int | None) -> None:
     async def request(session: CommandSession) -> Answer:
         names = [name] if name else [each["name"] for each in (await _list_in(session))["workflows"]]
         if session.app and not session.app.gateway.statuses:
-            await connect_servers(session.app.gateway, choose_catalogue(session.settings).configuration.servers)
+            choice = choose_catalogue(session.settings)
+            servers, stopped = choice.configuration.servers, choice.record.stopped
+            await connect_servers(session.app.gateway, servers, stopped=stopped)
         return {"workflows": [await _test_in(session, each, version) for each in names]}
 
     answer = run_in_session(read_settings(), request)

@@ -77,7 +77,8 @@ async def _try_servers(settings: Settings) -> dict[str, Any]:
     async with find_logins(settings) as logins:
         gateway = open_gateway(settings, tokens=logins)
         try:
-            await connect_servers(gateway, choice.configuration.servers, name_failed=False)
+            stopped = choice.record.stopped
+            await connect_servers(gateway, choice.configuration.servers, stopped=stopped, name_failed=False)
             statuses = [replace(status, retry_in_seconds=None) for status in gateway.statuses]  # this command ends now
             return build_servers_response(statuses, None)
         finally:
@@ -286,7 +287,8 @@ async def _call(app: App, tool_id: str, arguments: Mapping[str, Any], max_tokens
     if not specs:
         raise Unavailable(f"{tool_id} is a tool of the demo catalogue and has no server: it cannot be called")
     if not app.gateway.statuses:
-        await connect_servers(app.gateway, specs, among=configured, name_failed=False)
+        stopped = choice.record.stopped
+        await connect_servers(app.gateway, specs, among=configured, stopped=stopped, name_failed=False)
     result = await app.call_tool.call(tool_id, arguments, relay=CallRelay(user=""))
     if max_tokens is not None:
         result = CallResult(await app.large_results.cut(result.raw, "", max_tokens))
