@@ -32,13 +32,15 @@ class SessionResults:
 
     async def save(self, session: str | None, user: str, name: object, value: Any) -> None:
         """Keeps a value, instead of an earlier one of the same name. Raises InvalidArguments and Unavailable."""
-        handle, now = _build_handle(session, name), self._clock()
+        owner, now = self._name_owner(user), self._clock()
+        handle = _build_handle(owner, session, name)
         content = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
-        await self._store.save(handle, self._name_owner(user), content, now=now, expires_at=now + KEPT_SECONDS)
+        await self._store.save(handle, owner, content, now=now, expires_at=now + KEPT_SECONDS)
 
     async def load(self, session: str | None, user: str, name: object) -> Any:
         """The value that was kept. Raises NotFound, InvalidArguments and Unavailable."""
-        content = await self._store.read(_build_handle(session, name), self._name_owner(user), now=self._clock())
+        owner = self._name_owner(user)
+        content = await self._store.read(_build_handle(owner, session, name), owner, now=self._clock())
         if content is None:
             raise NotFound(
                 f"the session {session!r} has no result {name!r}: results are kept for an hour, for the caller that "
@@ -52,11 +54,12 @@ class SessionResults:
         return json.dumps([user, profile.name if profile else ""])
 
 
-def _build_handle(session: str | None, name: object) -> str:
+def _build_handle(owner: str, session: str | None, name: object) -> str:
     if not session:
         raise InvalidArguments("results are kept only in a session: run the program with `session`", details={})
     if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME_LENGTH:
         raise InvalidArguments(
             f"name: must be a string of 1 to {MAX_NAME_LENGTH} characters", details={"field": "name"}
         )
-    return f"s_{hashlib.sha256(json.dumps([session, name]).encode()).hexdigest()[:32]}"
+    digest = hashlib.sha256(json.dumps([owner, session, name]).encode()).hexdigest()
+    return f"s_{digest[:30]}"  # stores keep 32 characters
