@@ -17,7 +17,7 @@ from toolscript.domain.catalog import Item
 from toolscript.domain.errors import LoginRequired, RateLimited, TimedOut, Unavailable, UpstreamFailed
 from toolscript.domain.profiles import Profile
 from toolscript.domain.requests import caller_limit, caller_name, client_address, profile_name
-from toolscript.domain.servers import ServerSpec
+from toolscript.domain.servers import ServerSpec, Transport
 from toolscript.ports.access import RateBuckets
 
 DEFAULT_FAILURES = 5
@@ -127,7 +127,9 @@ class CallAdmission:
     async def admit(self, item: Item, spec: ServerSpec, default_seconds: float) -> AsyncIterator[None]:
         """Admits a call for the block. Raises RateLimited with the seconds to wait, or Unavailable."""
         if spec.name not in self._breakers:
-            self._breakers[spec.name] = CircuitBreaker(spec.name, self._failures, self._pause_seconds, self._clock)
+            # A server in this process cannot be lost: what takes too long there is one caller's program.
+            failures = 0 if spec.transport is Transport.INTERNAL else self._failures
+            self._breakers[spec.name] = CircuitBreaker(spec.name, failures, self._pause_seconds, self._clock)
         caller = caller_name.get() or client_address.get()
         limits = [
             (f"calls with the key {caller}", f"key {caller}", caller_limit.get()),

@@ -52,8 +52,10 @@ async def call(admission: CallAdmission, item: Item = TOOL, to: ServerSpec = LIM
         pass
 
 
-async def fail(admission: CallAdmission, error: BaseException, clock: Clock, seconds: float = 0.0) -> None:
-    admitted = admission.admit(TOOL, PLAIN, 60.0)
+async def fail(
+    admission: CallAdmission, error: BaseException, clock: Clock, seconds: float = 0.0, to: ServerSpec = PLAIN
+) -> None:
+    admitted = admission.admit(TOOL, to, 60.0)
     await admitted.__aenter__()
     clock.now += seconds
     assert not await admitted.__aexit__(type(error), error, None)
@@ -143,6 +145,14 @@ async def test_what_a_server_answers_is_no_failure_nor_is_an_impatient_caller(cl
     for _ in range(5):
         await fail(admission, asyncio.CancelledError(), clock, seconds=60)
     assert admission.find_pause("git") == 30
+
+
+async def test_programs_that_take_too_long_do_not_pause_those_of_others(clock: Clock) -> None:
+    admission, internal = CallAdmission(clock=clock), ServerSpec("workflows", Transport.INTERNAL)
+    for _ in range(6):
+        await fail(admission, TimeoutError(), clock, 60.0, internal)
+    assert admission.find_pause("workflows") is None
+    await call(admission, to=internal)
 
 
 async def test_calls_that_fail_together_count_once(clock: Clock) -> None:
