@@ -54,3 +54,8 @@ def test_without_the_extra_its_command_is_named(monkeypatch: pytest.MonkeyPatch)
 def test_an_unknown_language_is_refused() -> None:
     with pytest.raises(Invalid, match="no such language: cobol: expected some of python, typescript"):
         describe_languages(load_settings(variables={}, code="python,cobol"))
+
+
+async def test_arguments_for_programs_are_ignored(client: CodeClient) -> None:
+    _, is_error = await client.call("search_tools", query="echo", output="json", language="ruby")
+    assert not is_error

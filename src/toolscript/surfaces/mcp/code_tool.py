@@ -8,7 +8,7 @@ from typing import Any
 
 from toolscript.app.app import App
 from toolscript.domain.errors import InvalidArguments
-from toolscript.domain.programs import Language, RunEnd, RunReport
+from toolscript.domain.programs import RunEnd, RunReport
 from toolscript.services.code.host import RunCaller
 from toolscript.services.code.run import RunRequest, parse_limits
 from toolscript.surfaces.json.code import build_types_response
@@ -22,7 +22,7 @@ async def run_code(app: App, arguments: RunCodeArguments, caller: RunCaller) -> 
     limits = arguments.limits
     if limits is not None and not isinstance(limits, Mapping):
         raise InvalidArguments("limits: must be an object, or left out", details={"field": "limits"})
-    language = arguments.language or Language.PYTHON
+    language = arguments.language or app.code.languages[0]
     request = RunRequest(arguments.code, language, parse_limits(limits), arguments.session)
     return build_run_result(await app.code.run_code.run(request, caller))
 

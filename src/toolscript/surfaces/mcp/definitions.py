@@ -161,9 +161,9 @@ class SearchToolsArguments(ToolArguments):
         ),
     )
 
-    # Listed only where programs can be run: see OUTPUT_SCHEMA.
-    output: SkipJsonSchema[Literal["list", "types"] | None] = None
-    language: SkipJsonSchema[LanguageName | None] = None
+    # For programs: see CODE_ARGUMENTS.
+    output: Literal["list", "types"] | SkipJsonSchema[None] = None
+    language: LanguageName | SkipJsonSchema[None] = None
 
     @field_validator("skill_ids")
     @classmethod
@@ -181,6 +181,9 @@ class SearchToolsArguments(ToolArguments):
         return self
 
 
+# Arguments of search_tools that are ignored where no programs can be run. Only the first is listed where they can: it
+# has the schema below.
+CODE_ARGUMENTS = ("output", "language")
 OUTPUT_SCHEMA = {"enum": ["list", "types"], "description": "types: declarations for run_code, instead of lines."}
 
 
@@ -274,7 +277,7 @@ class RunCodeArguments(ToolArguments):
     `save_result(name, value)`, `load_result(name)`; no files, no network, no packages."""
 
     code: Text = Field(description="The program.")
-    language: LanguageName | SkipJsonSchema[None] = Field(Language.PYTHON, description="Its language.")
+    language: LanguageName | SkipJsonSchema[None] = Field(None, description="Its language.")
     limits: Annotated[Any, BeforeValidator(parse_json_text), WithJsonSchema({"type": "object"})] = Field(
         None, description="seconds, cpu_seconds, memory_mb, calls, output_bytes."
     )
@@ -284,7 +287,10 @@ class RunCodeArguments(ToolArguments):
 def _build_tool(name: str, title: str, arguments: type[ToolArguments], **hints: bool) -> Tool:
     description = inspect.cleandoc(arguments.__doc__ or "").replace("\n", " ")
     annotations = ToolAnnotations(title=title, **hints)
-    return Tool(name=name, description=description, input_schema=arguments.input_schema(), annotations=annotations)
+    schema = arguments.input_schema()
+    if arguments is SearchToolsArguments:
+        schema["properties"] = {k: v for k, v in schema["properties"].items() if k not in CODE_ARGUMENTS}
+    return Tool(name=name, description=description, input_schema=schema, annotations=annotations)
 
 
 _SEARCH = {"read_only_hint": True, "open_world_hint": False}

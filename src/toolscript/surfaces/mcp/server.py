@@ -59,6 +59,7 @@ from toolscript.surfaces.json.tools import build_tool_response
 from toolscript.surfaces.mcp.code_tool import run_code, search_types
 from toolscript.surfaces.mcp.definitions import (
     CACHE_HINTS,
+    CODE_ARGUMENTS,
     INSTRUCTIONS,
     INSTRUCTIONS_WITHOUT_KEY,
     TOOL_SCOPES,
@@ -257,10 +258,8 @@ async def answer_call(
     params = await resolve_pinned(app, params)
     arguments = params.arguments or {}
     match params.name:
-        case "search_tools" if arguments.get("output") == "types" and app.code.languages:
-            return build_text_result(await search_types(app, SearchToolsArguments.parse(arguments)))
         case "search_tools":
-            return build_text_result(await search_tools(app, SearchToolsArguments.parse(arguments), caller))
+            return build_text_result(await _search_tools(app, arguments, caller))
         case "search_skills":
             return build_text_result(await search_skills(app, SearchSkillsArguments.parse(arguments)))
         case "describe_tool":
@@ -287,6 +286,13 @@ async def answer_call(
         case _:
             names = ", ".join(tool.name for tool in TOOLS)
             raise Invalid(f"no such tool: {params.name!r}: use {names} (call_tool calls all other tools)")
+
+
+async def _search_tools(app: App, arguments: Mapping[str, Any], caller: Caller) -> str:
+    if not app.code.languages:
+        arguments = {name: value for name, value in arguments.items() if name not in CODE_ARGUMENTS}
+    wanted = SearchToolsArguments.parse(arguments)
+    return await (search_types(app, wanted) if wanted.output == "types" else search_tools(app, wanted, caller))
 
 
 async def _call_tool(app: App, call: CallToolArguments, caller: Caller, relay: CallRelay) -> Mapping[str, Any]:
