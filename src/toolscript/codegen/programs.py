@@ -23,17 +23,19 @@ from toolscript.domain.catalog import Item
 from toolscript.domain.programs import Language
 
 _KEY = r"""(?:\.\s*([\w$]+)|\[\s*["']([^"'\\]+)["']\s*\])"""
-_NAMED = re.compile(rf"\btools\s*{_KEY}(?:\s*{_KEY})?")
+# Not a member of something else, which `.tools` is, and `...tools` is not.
+_NAMED = re.compile(rf"(?<![\w$])(?<!(?<!\.\.)\.)tools\s*{_KEY}(?:\s*{_KEY})?")
 
 _PYTHON_TYPES = '''\
 class FoundTool(TypedDict):
-    """A tool that a search found: `call` is how a program calls it."""
+    """A tool that a search found: `call` is how a program calls it. One that is quarantined cannot be called."""
 
     id: str
     call: str
     confidence: float
     description: str
     signature: str
+    quarantined: NotRequired[str]
 
 
 async def search_tools(query: str, limit: int = 5) -> list[FoundTool]:
@@ -66,13 +68,14 @@ async def load_result(name):
     return await call_host("load_result", {"name": name})
 """
 _TYPESCRIPT_TYPES = """\
-/** A tool that a search found: `call` is how a program calls it. */
+/** A tool that a search found: `call` is how a program calls it. One that is quarantined cannot be called. */
 interface FoundTool {
   id: string;
   call: string;
   confidence: number;
   description: string;
   signature: string;
+  quarantined?: string;
 }
 
 /** Finds tools for a task. */
@@ -107,9 +110,12 @@ class NamedTool:
 
 
 def find_named_tools(source: str) -> list[NamedTool]:
-    """Which tools a program names, in order; names in comments and strings, too, which does no harm."""
-    found = _NAMED.finditer(source)
-    return [NamedTool(m[1] or m[2], m[3] or m[4] or "", source.count("\n", 0, m.start()) + 1) for m in found]
+    """Which tools a program names, in order; names in comments and strings, too."""
+    found, line, end = [], 1, 0
+    for match in _NAMED.finditer(source):
+        line, end = line + source.count("\n", end, match.start()), match.start()
+        found.append(NamedTool(match[1] or match[2], match[3] or match[4] or "", line))
+    return found
 
 
 def name_servers(language: Language, servers: Iterable[str]) -> dict[str, str]:

@@ -127,3 +127,15 @@ async def test_health_answers_while_hostile_programs_run(typescript: CodeClient)
     assert "done" not in ends.values(), ends
     assert "rejected" not in ends.values(), ends
     assert statistics.median(times) < 0.1
+
+
+async def test_the_language_that_is_there_is_the_default_of_agents(typescript: CodeClient) -> None:
+    program = 'const said: any = await tools.box.echo({ text: "hi" });\nreturn said.text;'
+    assert await typescript.call("run_code", code=program) == (['"hi"'], False)
+
+
+async def test_an_unknown_tool_is_named_with_the_nearest(typescript: CodeClient) -> None:
+    for call in ("tools.box.ecko({})", 'tools.box["ecko"]({})'):
+        answer = await typescript.run(f"// see tools.example.com\nawait {call};", language="typescript")
+        hint = "tools.box.ecko: no such tool: did you mean tools.box.echo?"
+        assert (answer["end"], answer["message"]) == ("rejected", f"line 2: {hint}"), answer

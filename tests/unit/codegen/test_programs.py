@@ -41,6 +41,9 @@ HOSTILE = [
 class EchoHost:
     """Gives back what it is asked."""
 
+    def count_call(self) -> None:
+        """Allows any number."""
+
     async def call(self, function: str, arguments: Mapping[str, Any]) -> Any:
         return {"function": function, **arguments}
 
@@ -123,3 +126,8 @@ async def test_the_functions_of_the_host_are_there(sandbox: Sandbox) -> None:
         program = Program(f"return await {call}", tools.write_bindings(), tools.write_types())
         assert await sandbox.check(program) == []
         assert (await sandbox.run(program, EchoHost(), LIMITS)).value == expected
+
+
+def test_members_of_other_things_are_no_tools() -> None:
+    source = "r.tools.length\nconfig?.tools.items.x\nmy_tools.a.b\n$tools.a.b\nf(...tools.disk.read)\n"
+    assert find_named_tools(source) == [NamedTool("disk", "read", 5)]

@@ -34,15 +34,13 @@ from toolscript.domain.search import SearchReport, no_span
 from toolscript.ports.observability import EventSink
 from toolscript.ports.sandboxes import Sandbox
 from toolscript.services.code.host import HostServices, RunCaller, RunHost
-from toolscript.services.code.toolset import Toolset
+from toolscript.services.code.toolset import MAX_PROBLEMS, Toolset
 from toolscript.services.support.search_events import build_event, describe_arguments, record_event, record_search
 
 EVENT = "code.run"
 MAX_SOURCE_BYTES = 100_000
 MAX_SESSION_LENGTH = 200
 CHECK_SECONDS = 15.0
-# More would fill an agent's context, and the first ones explain the others.
-MAX_PROBLEMS = 10
 # A check takes 5 to 60 ms, and programs that are saved run again and again.
 MAX_REMEMBERED = 1000
 
@@ -150,7 +148,7 @@ class RunCode:
     async def _check(self, sandbox: Sandbox, program: Program, toolset: Toolset) -> list[RunProblem]:
         """What is wrong with a program. One that was right before, with the same types, is not checked again."""
         key = sha256(json.dumps([sandbox.language, program.source, program.types]).encode()).digest()
-        if key in self._right and not toolset.problems:
+        if key in self._right:
             self._right.move_to_end(key)
             return []
         problems = await _find_problems(sandbox, program, toolset)
@@ -194,9 +192,7 @@ def parse_limits(given: Mapping[str, Any] | None) -> RunLimits:
 
 
 async def _find_problems(sandbox: Sandbox, program: Program, toolset: Toolset) -> list[RunProblem]:
-    """What is wrong with a program: unknown tools first, then its types."""
-    if toolset.problems:
-        return toolset.problems[:MAX_PROBLEMS]
+    """What is wrong with a program: unknown tools, which explain the rest, or else its types."""
     try:
         async with asyncio.timeout(CHECK_SECONDS):
             found = await sandbox.check(program)
@@ -205,6 +201,8 @@ async def _find_problems(sandbox: Sandbox, program: Program, toolset: Toolset) -
     by_line: dict[int, list[str]] = {}
     for problem in found:
         by_line.setdefault(problem.line, []).append(problem.message)
+    if unknown := [RunProblem(line, toolset.problems[line]) for line in by_line if line in toolset.problems]:
+        return unknown[:MAX_PROBLEMS]
     return [
         RunProblem(line, "; ".join(dict.fromkeys(messages)), toolset.format_signatures(line))
         for line, messages in list(by_line.items())[:MAX_PROBLEMS]

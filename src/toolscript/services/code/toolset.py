@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
@@ -18,37 +19,43 @@ from toolscript.codegen.signatures import format_signature
 from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import Quarantined
 from toolscript.domain.profiles import Profile
-from toolscript.domain.programs import Language, RunProblem
+from toolscript.domain.programs import Language
 from toolscript.domain.quarantine import require_released
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.visibility import Visibility
 
 # A server that a program names without a tool: all its tools are there, as far as they are not too many.
 MAX_TOOLS_OF_SERVER = 200
+# More would fill an agent's context, and the first ones explain the others.
+MAX_PROBLEMS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class _ProgramNames:
-    """The tools that a caller sees, by server, and their names in one language, which are made when they are needed."""
+    """The tools that a caller sees, by server, and their names in one language, which are made when they are needed.
+    What others see has its names as well: a program names the same tools whoever runs it."""
 
     language: Language
     tools: Mapping[str, Mapping[str, Item]]
     servers: Mapping[str, str]
+    all_tools: Mapping[str, Sequence[str]]
     _named: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def list_tools(self, server: str) -> Mapping[str, str]:
         """The tools of a server by their names in programs."""
         if server not in self._named:
-            self._named[server] = name_tools(self.language, self.tools[server])
+            named = name_tools(self.language, self.all_tools[server])
+            self._named[server] = {name: tool for name, tool in named.items() if tool in self.tools[server]}
         return self._named[server]
 
 
 @dataclass(frozen=True, slots=True)
 class Toolset:
-    """The tools that a program names, and what is wrong with other names."""
+    """The tools that a program names, and what is wrong with other names, by line, unless they are in comments or
+    strings or of something else: that is for a checker to say."""
 
     tools: ProgramTools
-    problems: list[RunProblem]
+    problems: Mapping[int, str]
     _lines: Mapping[int, list[Item]]
 
     def format_signatures(self, line: int) -> list[str]:
@@ -67,19 +74,11 @@ class Toolsets:
     async def find(self, language: Language, source: str) -> Toolset:
         """The tools that a program names. Raises what the store raises."""
         named = find_named_tools(source)
-        names = await self._read_names(language) if named else _ProgramNames(language, {}, {})
-        found: dict[tuple[str, str], Item] = {}
-        problems: list[RunProblem] = []
-        lines: dict[int, list[Item]] = {}
-        for each in named:
-            resolved = _resolve(names, each)
-            if isinstance(resolved, str):
-                problems.append(RunProblem(each.line, resolved))
-                continue
-            found |= {(each.server, name): item for name, item in resolved.items()}
-            if each.name:
-                lines.setdefault(each.line, []).extend(resolved.values())
-        return Toolset(ProgramTools(language, [(*key, item) for key, item in found.items()]), problems, lines)
+        if not named:
+            return Toolset(ProgramTools(language, []), {}, {})
+        names = await self._read_names(language)
+        # Names that are like a wrong one take milliseconds to find.
+        return await asyncio.to_thread(_build_toolset, names, named)
 
     async def name_calls(self, language: Language, item_ids: Iterable[str]) -> dict[str, str]:
         """How a program calls these tools, as far as the caller sees them."""
@@ -110,35 +109,62 @@ class Toolsets:
         version, names = self._known.get(key, (0, None))
         if names is None or version != snapshot.version:
             facts = (await snapshot.facts()).items
-            items = await self._visibility.select(each.to_item() for each in facts.values())
-            tools: dict[str, dict[str, Item]] = {}
+            items = [item for each in facts.values() if (item := each.to_item()).type is ItemType.TOOL]
+            all_tools: dict[str, list[str]] = {}
             for item in items:
-                if item.type is ItemType.TOOL:
-                    tools.setdefault(item.server, {})[item.name] = item
-            names = _ProgramNames(language, tools, name_servers(language, tools))
+                all_tools.setdefault(item.server, []).append(item.name)
+            tools: dict[str, dict[str, Item]] = {}
+            for item in await self._visibility.select(items):
+                tools.setdefault(item.server, {})[item.name] = item
+            named = name_servers(language, all_tools)
+            servers = {name: server for name, server in named.items() if server in tools}
+            names = _ProgramNames(language, tools, servers, all_tools)
             current = {each: known for each, known in self._known.items() if known[0] == snapshot.version}
             self._known = {**current, key: (snapshot.version, names)}
         return names
 
 
-def _resolve(names: _ProgramNames, named: NamedTool) -> dict[str, Item] | str:
-    """The tools by their names; or what is wrong."""
+def _build_toolset(names: _ProgramNames, named: Sequence[NamedTool]) -> Toolset:
+    found: dict[tuple[str, str], Item] = {}
+    wrong: dict[tuple[str, str], str] = {}
+    problems: dict[int, str] = {}
+    lines: dict[int, list[Item]] = {}
+    for each in named:
+        key = each.server, each.name
+        if resolved := _resolve(names, each):
+            found |= {(each.server, name): item for name, item in resolved.items()}
+            if each.name:
+                lines.setdefault(each.line, []).extend(resolved.values())
+        elif key in wrong or len(wrong) < MAX_PROBLEMS:
+            wrong[key] = wrong.get(key) or _explain(names, each)
+            problems.setdefault(each.line, wrong[key])
+    return Toolset(ProgramTools(names.language, [(*key, item) for key, item in found.items()]), problems, lines)
+
+
+def _resolve(names: _ProgramNames, named: NamedTool) -> dict[str, Item]:
+    """The tools by their names; none if something is wrong."""
+    if named.server not in names.servers:
+        return {}
+    server = names.servers[named.server]
+    tools, items = names.list_tools(server), names.tools[server]
+    wanted = [named.name] if named.name in tools else [] if named.name else tools
+    usable = {name: items[tools[name]] for name in wanted if not items[tools[name]].quarantine}
+    return dict(list(usable.items())[:MAX_TOOLS_OF_SERVER])
+
+
+def _explain(names: _ProgramNames, named: NamedTool) -> str:
+    """What is wrong with a name that stands for no tool."""
     if named.server not in names.servers:
         near = get_close_matches(named.server, names.servers, n=3)
         hint = f"did you mean {' or '.join(f'tools.{each}' for each in near)}?" if near else "search_tools finds tools"
         return f"{named}: no such server: {hint}"
     server = names.servers[named.server]
-    tools, items = names.list_tools(server), names.tools[server]
-    if not named.name:
-        usable = {name: items[tool] for name, tool in tools.items() if not items[tool].quarantine}
-        return dict(list(usable.items())[:MAX_TOOLS_OF_SERVER])
-    if named.name not in tools:
-        near = get_close_matches(named.name, tools, n=3)
-        calls = [format_call(names.language, named.server, each) for each in near]
-        return f"{named}: no such tool: " + (f"did you mean {' or '.join(calls)}?" if near else "search_tools finds it")
-    item = items[tools[named.name]]
-    try:
-        require_released(item)
-    except Quarantined as error:
-        return error.message
-    return {named.name: item}
+    tools = names.list_tools(server)
+    if named.name in tools:
+        try:
+            require_released(names.tools[server][tools[named.name]])
+        except Quarantined as error:
+            return error.message
+    near = get_close_matches(named.name, tools, n=3)
+    calls = [format_call(names.language, named.server, each) for each in near]
+    return f"{named}: no such tool: " + (f"did you mean {' or '.join(calls)}?" if near else "search_tools finds it")
