@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 from uuid import uuid4
 
-from toolscript.domain.access import NO_LIMIT, CallLimit
+from toolscript.domain.access import NO_LIMIT, CallLimit, Scope
 
 request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
 caller_name: ContextVar[str | None] = ContextVar("caller_name", default=None)
@@ -18,6 +18,8 @@ profile_name: ContextVar[str | None] = ContextVar("profile_name", default=None)
 """The profile that says what the caller may see; None outside of requests, and for requests that see everything."""
 caller_limit: ContextVar[CallLimit] = ContextVar("caller_limit", default=NO_LIMIT)
 """How many calls the key of the request allows."""
+caller_scopes: ContextVar[frozenset[Scope]] = ContextVar("caller_scopes", default=frozenset(Scope))
+"""What the key of the request allows; everything outside of requests."""
 is_preview: ContextVar[bool] = ContextVar("is_preview", default=False)
 """Whether the search is one of those that a page makes while somebody types."""
 

@@ -9,7 +9,11 @@ from toolscript.domain.programs import Language, Program, ProgramOutcome, Progra
 
 
 class ProgramHost(Protocol):
-    """Answers one running program. Both methods are called on the event loop."""
+    """Answers one running program. All methods are called on the event loop."""
+
+    def count_call(self) -> None:
+        """Counts a call before its arguments are read: those that cannot be used cost time as well. An exception ends
+        the run."""
 
     async def call(self, function: str, arguments: Mapping[str, Any]) -> Any:
         """The JSON value that `await call_host(function, arguments)` gives inside. A ToolscriptError is raised inside
@@ -29,6 +33,8 @@ class Sandbox(Protocol):
     >>> import asyncio
     >>> from toolscript.adapters.monty.sandbox import MontySandbox
     >>> class Host:
+    ...     def count_call(self):
+    ...         pass
     ...     async def call(self, function, arguments):
     ...         return arguments["number"] * 2
     ...     def take_output(self, text):

@@ -50,3 +50,7 @@ class ContractPrograms:
     """Sets a global variable `left`, and returns 1."""
     read_global: str
     """Returns the global variable `left`, which does not exist."""
+    refuse_arguments: str
+    """Calls the host twice with what is no JSON object, and catches the errors; returns the text of the last."""
+    break_host: str
+    """Calls `break`, whose host raises a ValueError, and catches whatever that raises."""

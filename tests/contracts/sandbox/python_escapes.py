@@ -109,6 +109,12 @@ ENDLESS = {
     "call with shared lists": (
         'x = [0] * 100\nfor _ in range(8):\n    x = [x] * 100\nawait call_host("double", {"number": x})'
     ),
+    "return large numbers": "[10**4200] * 3000",
+    "call with large numbers": 'await call_host("double", {"number": [10**4200] * 3000})',
+    "loop of calls with too much": (
+        'x = "x" * 2_000_000\n'
+        "while True:\n    try:\n        await call_host('double', {'number': x})\n    except Exception:\n        pass"
+    ),
     "raise a large error": 'raise ValueError("x" * 20_000_000)',
     "nested brackets": "(" * 50_000 + ")" * 50_000,
     "nested blocks": "\n".join(" " * depth + "if True:" for depth in range(3_000)) + "\n" + " " * 3_000 + "pass\n1/0",

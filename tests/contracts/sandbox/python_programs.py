@@ -33,4 +33,9 @@ PYTHON_PROGRAMS = ContractPrograms(
     wrong_syntax="total = 1\ntotal = = 2",
     set_global="left = 1\nleft",
     read_global="left",
+    refuse_arguments=(
+        "for _ in range(2):\n    try:\n        await call_host('double', [1])\n"
+        "    except Exception as error:\n        text = str(error)\ntext"
+    ),
+    break_host="try:\n    await call_host('break', {})\nexcept BaseException:\n    pass\nawait call_host('wait', {})",
 )

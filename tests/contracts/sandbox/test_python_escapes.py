@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.contracts.sandbox.limited_host import (
+    LIMITS,
     MAX_CALLS,
     MAX_OUTPUT,
     SECRET,
@@ -79,3 +82,28 @@ async def test_a_check_ends_whatever_it_gets(sandbox: MontySandbox, name: str) -
     async with asyncio.timeout(TIMEOUT_SECONDS):
         await sandbox.check(Program(ENDLESS[name]))
     assert (await run(sandbox, WORKS, LimitedHost(), TIMEOUT_SECONDS)).value == 42
+
+
+async def test_calls_that_share_a_value_cannot_take_more_memory_than_the_program(sandbox: MontySandbox) -> None:
+    sizes, host = [0], LimitedHost()
+
+    async def hold(function: str, arguments: Mapping[str, Any]) -> Any:
+        sizes.append(sizes[-1] + len(arguments["text"]))
+        await asyncio.sleep(0.5)
+        return None
+
+    host.call = hold  # type: ignore[method-assign]
+    source = """
+import asyncio
+text = "x" * 1_000_000
+async def send():
+    try:
+        await call_host("keep", {"text": text})
+    except RuntimeError as error:
+        return str(error)
+[each for each in await asyncio.gather(*[send() for _ in range(90)]) if each][-1]
+"""
+    limits = replace(LIMITS, memory_bytes=10 * 2**20, cpu_seconds=20.0)
+    outcome = await sandbox.run(Program(source), host, limits)
+    assert "VALIDATION_ERROR: the arguments of the calls that are running have more than" in outcome.value, outcome
+    assert sizes[-1] < 80 * 10**6

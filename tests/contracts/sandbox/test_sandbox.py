@@ -34,11 +34,15 @@ class Host:
 
     def __init__(self, max_output: int = 2**20) -> None:
         self.output = ""
+        self.calls = 0
         self.is_cancelled = False
         self.is_waiting = asyncio.Event()
         self._max_output = max_output
         self._met = 0
         self._all_met = asyncio.Event()
+
+    def count_call(self) -> None:
+        self.calls += 1
 
     async def call(self, function: str, arguments: Mapping[str, Any]) -> Any:
         match function:
@@ -46,6 +50,8 @@ class Host:
                 return arguments["number"] * 2
             case "fail":
                 raise NotFound("no such tool: 'x'")
+            case "break":
+                raise ValueError("a fault of the host")
             case "stop":
                 raise LimitReached(RunEnd.CALLS, "one call too many")
             case "meet":
@@ -237,3 +243,16 @@ async def test_closing_ends_all_processes(kind: str) -> None:
 async def test_programs_run_side_by_side(sandbox: Sandbox, programs: ContractPrograms) -> None:
     outcomes = await asyncio.gather(*[run(sandbox, programs.double) for _ in range(20)])
     assert {outcome.value for outcome in outcomes} == {42}
+
+
+@pytest.mark.req("C-02")
+async def test_a_call_that_is_refused_for_its_arguments_counts(sandbox: Sandbox, programs: ContractPrograms) -> None:
+    host = Host()
+    outcome = await run(sandbox, programs.refuse_arguments, host)
+    assert "VALIDATION_ERROR: the arguments" in outcome.value
+    assert host.calls == 2
+
+
+async def test_a_fault_of_the_host_is_not_blamed_on_the_program(sandbox: Sandbox, programs: ContractPrograms) -> None:
+    with pytest.raises(ValueError, match="a fault of the host"):
+        await run(sandbox, programs.break_host)

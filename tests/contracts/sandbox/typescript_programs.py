@@ -34,4 +34,9 @@ TYPESCRIPT_PROGRAMS = ContractPrograms(
     wrong_syntax="let total = 1;\ntotal = = 2;",
     set_global="(globalThis as any).left = 1;\nreturn (globalThis as any).left;",
     read_global="return (globalThis as any).left.toString();",
+    refuse_arguments=(
+        'let text = "";\nfor (const each of [1, 2]) {\n'
+        'try { await call_host("double", [each] as any); } catch (error) { text = String(error); }\n}\nreturn text;'
+    ),
+    break_host='try { await call_host("break", {}); } catch (_) { /* on */ }\nawait call_host("wait", {});',
 )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,7 @@ import pytest
 from tests.fixtures.coroutines import think_for
 from tests.servers import make_scripted_server
 from toolscript.app.app import App, open_app
-from toolscript.domain.programs import RunEnd, RunReport
+from toolscript.domain.programs import DEFAULT_LIMITS, RunEnd, RunReport
 from toolscript.domain.servers import Ask, CallRelay
 from toolscript.services.code.host import RunCaller
 from toolscript.services.code.run import RunRequest
@@ -36,7 +39,7 @@ async def app(tmp_path: Path) -> AsyncIterator[App]:
 
 async def run(app: App, ask: Ask | None) -> RunReport:
     relay = CallRelay(user="", capabilities={"elicitation": {}}, ask=ask)
-    return await app.code.run_code.run(RunRequest(PROGRAM), RunCaller(OWNER, relay))
+    return await app.code.run_code.run(RunRequest(PROGRAM), RunCaller(OWNER, relay, may_search=True))
 
 
 async def test_a_program_waits_for_the_answer_of_a_person(app: App) -> None:
@@ -71,3 +74,28 @@ async def test_a_caller_that_cannot_answer_meanwhile_learns_why(app: App) -> Non
 async def test_the_time_of_a_person_does_not_count(app: App) -> None:
     ask = think_for(200.0, {"action": "accept", "content": {"allow": True}})
     assert (await run(app, ask)).outcome.value == "approved"
+
+
+async def test_the_time_of_several_questions_at_once_does_not_count_twice(app: App) -> None:
+    allowed, both_wait = {"action": "accept", "content": {"allow": True}}, asyncio.Event()
+    think, questions = think_for(200.0, allowed), 0
+
+    async def ask(method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        nonlocal questions
+        questions += 1
+        if questions == 2:
+            both_wait.set()
+        await both_wait.wait()
+        return await think(method, params)
+
+    program = """
+import asyncio
+await asyncio.gather(*[tools.box.echo({"text": each}) for each in ["a", "b"]])
+await asyncio.sleep(3600)
+"""
+    relay = CallRelay(user="", capabilities={"elicitation": {}}, ask=ask)
+    request = RunRequest(program, limits=replace(DEFAULT_LIMITS, seconds=10.0))
+    began = time.monotonic()
+    report = await app.code.run_code.run(request, RunCaller(OWNER, relay, may_search=True))
+    assert (report.outcome.end, [call.outcome for call in report.calls]) == (RunEnd.TIME, ["ok", "ok"]), report
+    assert time.monotonic() - began < 60.0

@@ -45,7 +45,9 @@ async def app(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> A
 
 
 async def run(app: App, source: str) -> RunReport:
-    report = await app.code.run_code.run(RunRequest(source, session="guide"), RunCaller(OWNER, CallRelay(user="")))
+    report = await app.code.run_code.run(
+        RunRequest(source, session="guide"), RunCaller(OWNER, CallRelay(user=""), may_search=True)
+    )
     assert report.outcome.end is RunEnd.DONE, (report.outcome, report.problems)
     return report
 
@@ -53,7 +55,9 @@ async def run(app: App, source: str) -> RunReport:
 async def test_the_example_in_typescript_reads_two_files(app: App) -> None:
     pytest.importorskip("deno", reason="Deno has no wheel for this platform")
     (source,) = re.findall(r"^```ts\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
-    report = await app.code.run_code.run(RunRequest(source, Language.TYPESCRIPT), RunCaller(OWNER, CallRelay(user="")))
+    report = await app.code.run_code.run(
+        RunRequest(source, Language.TYPESCRIPT), RunCaller(OWNER, CallRelay(user=""), may_search=True)
+    )
     assert (report.outcome.value, report.printed) == (2, "read 2\n"), (report.outcome, report.problems)
 
 
@@ -82,7 +86,7 @@ async def test_the_example_of_times_names_three_places(app: App) -> None:
 
 async def test_the_mistake_of_the_guide_is_answered_as_it_says(app: App) -> None:
     source = 'name = "hello.txt"\nawait tools.filesystem.read_text_file({"pth": name})'
-    caller = RunCaller(OWNER, CallRelay(user=""))
+    caller = RunCaller(OWNER, CallRelay(user=""), may_search=True)
     report = await app.code.run_code.run(RunRequest(source), caller)
     (problem,) = report.problems
     assert problem.line == 2

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
+from difflib import get_close_matches
 from typing import Any
 
 import pytest
@@ -11,8 +13,11 @@ import pytest
 from tests.surfaces.code.conftest import TIMEOUT_SECONDS, CodeClient
 from toolscript.adapters.monty.sandbox import MontySandbox
 from toolscript.domain.audit import AuditKind, AuditQuery
+from toolscript.domain.catalog import Item
+from toolscript.domain.errors import NotFound
 from toolscript.domain.programs import Program, ProgramProblem
 from toolscript.domain.servers import CallRelay
+from toolscript.services.code import toolset
 from toolscript.services.code.host import RunCaller
 from toolscript.services.code.run import RunRequest
 from toolscript.surfaces.callers import OWNER
@@ -201,7 +206,7 @@ async def test_progress_grows_with_the_calls_of_a_program(client: CodeClient) ->
     async def report(progress: float, total: float | None, message: str) -> None:
         reported.append((progress, message))
 
-    caller = RunCaller(OWNER, CallRelay(on_progress=report, user=""))
+    caller = RunCaller(OWNER, CallRelay(on_progress=report, user=""), may_search=True)
     program = 'await tools.box.count({"steps": 2})\nawait tools.box.count({"steps": 1})'
     assert (await client.app.code.run_code.run(RunRequest(program), caller)).outcome.end == "done"
     assert [progress for progress, _ in reported] == sorted({progress for progress, _ in reported})
@@ -256,3 +261,67 @@ async def test_a_program_that_was_right_is_not_checked_again(
 async def test_a_program_is_only_checked_when_that_is_all(client: CodeClient) -> None:
     answer = await client.run('await tools.box.echo({"text": "a"})', check_only=True)
     assert (answer["end"], answer["calls"]) == ("done", [])
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        "# see tools.example.com\n1",
+        'text = "tools.example.com"\nlen(text) and 1',
+        'class Box:\n    tools = {"a": 1}\nbox = Box()\nlist(box.tools.items())[0][1]',
+    ],
+)
+async def test_what_only_looks_like_a_tool_is_no_mistake(client: CodeClient, program: str) -> None:
+    answer = await client.run(program)
+    assert (answer["end"], answer["value"]) == ("done", 1), answer
+
+
+async def test_only_the_first_wrong_names_are_compared_with_others(
+    client: CodeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared = []
+
+    def count(word: str, *given: Any, **options: Any) -> list[str]:
+        compared.append(word)
+        return get_close_matches(word, *given, **options)
+
+    monkeypatch.setattr(toolset, "get_close_matches", count)
+    answer = await client.run("\n".join(f"await tools.box.e{number % 200}({{}})" for number in range(300)))
+    assert (answer["end"], len(answer["problems"])) == ("rejected", toolset.MAX_PROBLEMS)
+    assert answer["problems"][0]["message"].startswith("tools.box.e0: no such tool")
+    assert len(compared) == toolset.MAX_PROBLEMS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "refusal"),
+    [
+        ({"output": "json"}, "output: must be one of list, types, or left out"),
+        ({"language": "ruby"}, "language: must be one of python, typescript, or left out"),
+    ],
+)
+async def test_an_unknown_output_or_language_is_refused(
+    client: CodeClient, arguments: dict[str, str], refusal: str
+) -> None:
+    (text,), is_error = await client.call("search_tools", query="echo", **arguments)
+    assert is_error
+    assert refusal in text
+
+
+async def test_programs_see_which_tools_are_quarantined(client: CodeClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    describe = client.app.call_tool.describe
+
+    async def describe_changed(item_id: str) -> Item:
+        if item_id == "box__slow":
+            raise NotFound("no such tool")
+        return replace(await describe(item_id), quarantine="its description has changed")
+
+    monkeypatch.setattr(client.app.call_tool, "describe", describe_changed)
+    program = """
+found = await search_tools("echo") + await search_tools("slow")
+about = await describe_tool("box__echo")
+return [sorted(each["id"] for each in found), [each["quarantined"] for each in found], about["quarantined"]]
+"""
+    ids, marks, about = (await client.run(program))["value"]
+    assert "box__echo" in ids
+    assert "box__slow" not in ids
+    assert {*marks, about} == {"its description has changed"}

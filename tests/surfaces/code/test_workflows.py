@@ -15,6 +15,7 @@ from tests.surfaces.code.conftest import TIMEOUT_SECONDS, TOOLS, CodeClient
 from toolscript.app.app import open_app
 from toolscript.domain.access import Scope
 from toolscript.domain.audit import AuditKind, AuditQuery
+from toolscript.domain.errors import ToolFailed
 from toolscript.domain.profiles import ItemRules, Profile
 from toolscript.domain.programs import WORKFLOW_SERVER
 from toolscript.settings import load_settings
@@ -224,3 +225,22 @@ async def test_scopes_say_who_saves_and_who_calls(client: CodeClient) -> None:
     assert await send("POST", f"{place}/test", "author", None) == 403
     assert await send("POST", "/tools/workflows__shout", "author", {"words": []}) == 403
     assert await send("POST", "/tools/workflows__shout", "user", {"words": ["a"]}) == 200
+
+
+async def test_a_workflow_that_takes_too_long_still_says_what_it_did(client: CodeClient) -> None:
+    source = 'print("before")\nawait tools.box.slow({"seconds": 60})\n'
+    await save(client, "wait_long", {**SHOUT, "source": source, "cases": []})
+    with pytest.raises(ToolFailed, match=r"took more than 9.5 seconds(?s:.*)before"):
+        await client.app.call_tool.call("workflows__wait_long", {"words": []}, within=10.0)
+
+
+async def test_a_key_that_may_not_search_cannot_do_so_in_a_workflow(client: CodeClient) -> None:
+    await save(client, "look", {**SHOUT, "source": 'return await search_tools("echo")', "cases": []})
+    statuses = {}
+    for name, scopes in {"caller": [Scope.CALL], "searcher": [Scope.CALL, Scope.SEARCH]}.items():
+        _, secret = await client.app.keys.create(name, scopes)
+        headers = {"Authorization": f"Bearer {secret}"}
+        response = await client.http.post("/tools/workflows__look", json={"words": []}, headers=headers)
+        statuses[name] = (response.status_code, "lacks the scope search" in response.text)
+    assert statuses["searcher"] == (200, False)
+    assert statuses["caller"][1]

@@ -11,7 +11,7 @@ from typing import Any
 
 from toolscript.adapters.deno.checker import TypeScriptChecker
 from toolscript.adapters.deno.process import ProgramProcess
-from toolscript.domain.errors import ToolscriptError, Unavailable
+from toolscript.domain.errors import InvalidArguments, ToolscriptError, Unavailable
 from toolscript.domain.programs import Language, Program, ProgramOutcome, ProgramProblem, RunEnd, SandboxLimits
 from toolscript.ports.sandboxes import ProgramHost
 
@@ -205,12 +205,9 @@ class _ProgramRun:
 
     async def _call(self, number: int, function: str, text: str) -> None:
         try:
-            arguments = await _read_json(text)
-            if not isinstance(arguments, dict):
-                raise ValueError("they must be an object")  # noqa: TRY301, TRY004  (one answer for all of these)
+            self._host.count_call()
+            arguments = await _read_arguments(text)
             answer = {"id": number, "text": json.dumps(await self._host.call(function, arguments))}
-        except ValueError as error:
-            answer = {"id": number, "error": f"VALIDATION_ERROR: the arguments cannot be used: {error}"}
         except ToolscriptError as error:
             answer = {"id": number, "error": f"{error.code}: {error.message}"}
         except Exception as error:  # noqa: BLE001  (whatever it is, it ends the run)
@@ -242,6 +239,17 @@ class _ProgramRun:
         own = [line - self._first_line + 1 for line in lines if self._first_line <= line <= self._last_line]
         summary = place.sub("", message["message"]).strip()[:MAX_MESSAGE_LENGTH]
         return ProgramOutcome(RunEnd.FAILED, message=summary, line=own[0] if own else None)
+
+
+async def _read_arguments(text: str) -> dict[str, Any]:
+    """Raises InvalidArguments."""
+    try:
+        arguments = await _read_json(text)
+    except ValueError as error:
+        raise InvalidArguments(f"the arguments cannot be used: {error}") from None
+    if not isinstance(arguments, dict):
+        raise InvalidArguments("the arguments cannot be used: they must be an object")
+    return arguments
 
 
 async def _read_json(text: str) -> Any:

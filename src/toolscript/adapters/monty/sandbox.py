@@ -19,7 +19,7 @@ from pydantic_monty import (
     ResourceLimits,
 )
 
-from toolscript.adapters.bounded_json import TooMuchJson, copy_as_json
+from toolscript.adapters.bounded_json import TooMuchJson, copy_as_json, measure_json
 from toolscript.adapters.monty.values import convert_value
 from toolscript.domain.errors import ToolscriptError, Unavailable
 from toolscript.domain.programs import Language, Program, ProgramOutcome, ProgramProblem, RunEnd, SandboxLimits
@@ -77,7 +77,7 @@ class MontySandbox:
 
     async def run(self, program: Program, host: ProgramHost, limits: SandboxLimits) -> ProgramOutcome:
         """Runs a program, and ends it when the host says so. Raises Unavailable."""
-        calls = _HostCalls(host, limits.output_bytes)
+        calls = _HostCalls(host, limits)
         own = ResourceLimits(
             max_memory=limits.memory_bytes,
             max_feed_duration_secs=limits.cpu_seconds,
@@ -134,12 +134,18 @@ class MontySandbox:
             return ProgramOutcome(RunEnd.FAILED, message=f"the program's value cannot be written as JSON: {error}")
 
 
+class _Refused(Exception):
+    """The arguments of a call cannot be used; why, for the program."""
+
+
 class _HostCalls:
     """What one run asks of its host."""
 
-    def __init__(self, host: ProgramHost, max_bytes: int) -> None:
+    def __init__(self, host: ProgramHost, limits: SandboxLimits) -> None:
         self._host = host
-        self._max_bytes = max_bytes
+        self._max_bytes = limits.output_bytes
+        self._max_open_bytes = max(limits.memory_bytes, limits.output_bytes)
+        self._open_bytes = 0
         self._loop = asyncio.get_running_loop()
         self._stop: asyncio.Future[None] = self._loop.create_future()
         self._running: set[asyncio.Task[Any]] = set()
@@ -171,21 +177,48 @@ class _HostCalls:
         return await task
 
     async def _call(self, function: object, arguments: object) -> Any:
+        size = 0
         try:
-            copy = await copy_as_json(arguments, self._max_bytes, convert_value)
-        except TooMuchJson:
-            raise RuntimeError(f"VALIDATION_ERROR: more than {self._max_bytes} bytes of arguments") from None
-        except ValueError as error:
-            raise RuntimeError(f"VALIDATION_ERROR: the arguments cannot be written as JSON: {error}") from None
-        if not isinstance(copy, Mapping):
-            raise TypeError("VALIDATION_ERROR: the arguments must be a dictionary")
-        try:
-            return await self._host.call(str(function), copy)
+            self._host.count_call()
+            size = await self._measure(arguments)
+            self._open_bytes += size
+            return await self._host.call(str(function), await self._copy(arguments))
+        except _Refused as error:
+            raise RuntimeError(f"VALIDATION_ERROR: {error}") from None
         except ToolscriptError as error:
             raise RuntimeError(f"{error.code}: {error.message}") from None
         except Exception as error:
             self._end(error)
             raise
+        finally:
+            self._open_bytes -= size
+
+    async def _measure(self, arguments: object) -> int:
+        """Their bytes. Calls that share a value have a copy each, which together can be far more than the program's
+        memory. Raises _Refused."""
+        try:
+            size = await measure_json(arguments, self._max_bytes, convert_value)
+        except TooMuchJson:
+            raise _Refused(f"more than {self._max_bytes} bytes of arguments") from None
+        except ValueError as error:
+            raise _Refused(f"the arguments cannot be written as JSON: {error}") from None
+        if self._open_bytes + size > self._max_open_bytes:
+            raise _Refused(
+                f"the arguments of the calls that are running have more than {self._max_open_bytes} bytes: start fewer "
+                "at a time"
+            )
+        return size
+
+    async def _copy(self, arguments: object) -> Mapping[str, Any]:
+        try:
+            copy = await copy_as_json(arguments, self._max_bytes, convert_value)
+        except TooMuchJson:
+            raise _Refused(f"more than {self._max_bytes} bytes of arguments") from None
+        except ValueError as error:
+            raise _Refused(f"the arguments cannot be written as JSON: {error}") from None
+        if not isinstance(copy, Mapping):
+            raise _Refused("the arguments must be a dictionary")
+        return copy
 
     def print(self, _: str, text: str) -> None:
         """Hands on what is printed, from a thread of Monty's. More than enough to reach any limit is dropped."""

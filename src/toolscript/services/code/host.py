@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,7 +13,8 @@ from typing import Any
 from toolscript.codegen.signatures import format_signature
 from toolscript.domain.access import Caller
 from toolscript.domain.audit import OK
-from toolscript.domain.errors import Forbidden, InvalidArguments, ToolscriptError
+from toolscript.domain.catalog import Item
+from toolscript.domain.errors import Forbidden, InvalidArguments, NotFound, ToolscriptError
 from toolscript.domain.programs import CallRecord, Language, LimitReached, RunEnd, RunLimits
 from toolscript.domain.servers import Ask, CallRelay, CallResult
 from toolscript.services.code.sessions import SessionResults
@@ -45,7 +47,7 @@ class RunCaller:
 
     caller: Caller
     relay: CallRelay
-    may_search: bool = True
+    may_search: bool
 
 
 class RunHost:
@@ -64,6 +66,9 @@ class RunHost:
         self._turns = asyncio.Semaphore(PARALLEL_CALLS)
         self._count = 0
         self._steps = 0
+        self._questions = 0
+        self._seconds_left = 0.0
+        """The wall time that was left when the first of the open questions was asked."""
         self._output: list[str] = []
         self._output_bytes = 0
         self.calls: list[CallRecord] = []
@@ -85,14 +90,17 @@ class RunHost:
                 RunEnd.OUTPUT, f"the program printed more than {self._limits.output_bytes} bytes: print less"
             )
 
-    async def call(self, function: str, arguments: Mapping[str, Any]) -> Any:
-        """Answers a call. Raises ToolscriptError for the program, and LimitReached."""
+    def count_call(self) -> None:
+        """Counts a call. Raises LimitReached."""
         self._count += 1
         if self._count > self._limits.calls:
             raise LimitReached(
                 RunEnd.CALLS,
                 f"the program made more than {self._limits.calls} calls: make fewer, or raise the limit `calls`",
             )
+
+    async def call(self, function: str, arguments: Mapping[str, Any]) -> Any:
+        """Answers a call. Raises ToolscriptError for the program."""
         return await asyncio.create_task(self._answer(function, arguments), context=self._context.copy())
 
     async def _answer(self, function: str, arguments: Mapping[str, Any]) -> Any:
@@ -137,25 +145,21 @@ class RunHost:
         ids = [hit.id for hit in found.hits]
         self._services.feedback.note_search(self._caller.caller, query, ids)
         calls = await self._services.toolsets.name_calls(self._language, ids)
-        return [
-            {
-                "id": hit.id,
-                "call": calls[hit.id],
-                "confidence": hit.confidence,
-                "description": hit.description,
-                "signature": format_signature(await self._services.call_tool.describe(hit.id)),
-            }
-            for hit in found.hits
-            if hit.id in calls
-        ]
+        results = []
+        for hit in found.hits:
+            with suppress(NotFound):  # it may have been removed meanwhile
+                item = await self._services.call_tool.describe(hit.id)
+                if hit.id in calls:
+                    confidence = {"confidence": hit.confidence}
+                    results.append({"id": hit.id, "call": calls[hit.id], **confidence, **_describe(item)})
+        return results
 
     async def _describe_tool(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         self._require_search()
         item = await self._services.call_tool.describe(_get_text(arguments, "tool_id"))
         return {
             "id": item.id,
-            "description": item.description,
-            "signature": format_signature(item),
+            **_describe(item),
             "input_schema": item.input_schema,
             "output_schema": item.output_schema,
         }
@@ -198,13 +202,16 @@ class RunHost:
         end = timeout.when() if timeout else None
         if timeout is None or end is None or timeout.expired():
             return await ask(method, params)
-        began = loop.time()
-        timeout.reschedule(end + ANSWER_SECONDS)
+        if not self._questions:
+            self._seconds_left = end - loop.time()
+        self._questions += 1
+        timeout.reschedule(loop.time() + self._seconds_left + ANSWER_SECONDS)
         try:
             return await ask(method, params)
         finally:
-            if not timeout.expired():
-                timeout.reschedule(end + loop.time() - began)
+            self._questions -= 1
+            if not self._questions and not timeout.expired():
+                timeout.reschedule(loop.time() + self._seconds_left)
 
     async def _report_step(self, message: str) -> None:
         """Progress only grows, also while several calls run."""
@@ -216,6 +223,11 @@ class RunHost:
 def get_value(result: CallResult) -> Any:
     """What a call returns to a program, as to a generated client: the structured result, else the content."""
     return result.structured if result.structured is not None else {"content": list(result.content)}
+
+
+def _describe(item: Item) -> dict[str, Any]:
+    about = {"description": item.description, "signature": format_signature(item)}
+    return {**about, "quarantined": item.quarantine} if item.quarantine else about
 
 
 def _get_text(arguments: Mapping[str, Any], name: str) -> str:

@@ -7,14 +7,18 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from toolscript.domain.access import Caller
+from toolscript.domain.access import Caller, Scope
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import ToolscriptError, UpstreamFailed
 from toolscript.domain.programs import RunEnd, RunReport
-from toolscript.domain.requests import caller_name, client_address
+from toolscript.domain.requests import caller_name, caller_scopes, client_address
 from toolscript.domain.servers import NO_RELAY, CallRelay, CallResult, ServerListing
 from toolscript.services.code.host import RunCaller
 from toolscript.services.code.workflows import Workflows, describe_end
+from toolscript.services.tools.call import ANSWER_SECONDS
+
+# The rest is for the checks of arguments and program.
+OWN_SHARE = 0.95
 
 
 class WorkflowServer:
@@ -33,10 +37,13 @@ class WorkflowServer:
     ) -> CallResult:
         """Whatever goes wrong is a result: the server itself never fails."""
         name = caller_name.get()
-        caller = RunCaller(Caller(name, "" if name else client_address.get()), relay)
+        may_search = Scope.SEARCH in caller_scopes.get()
+        caller = RunCaller(Caller(name, "" if name else client_address.get()), relay, may_search)
+        # Its own limit comes first, whose report says what was printed; questions stop the clocks of both.
+        seconds = (within - ANSWER_SECONDS if relay.ask else within) * OWN_SHARE
         try:
             workflow = await self._workflows.get(item.name)
-            report = await self._workflows.run(workflow, arguments, caller, seconds=within)
+            report = await self._workflows.run(workflow, arguments, caller, seconds=seconds)
         except ToolscriptError as error:
             return _build_failure(error.message)
         return _build_result(report)

@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from toolscript.domain import access
 from toolscript.domain.errors import Forbidden, Invalid, ToolscriptError, Unauthorized, Unavailable
 from toolscript.domain.profiles import DEFAULT_PROFILE
-from toolscript.domain.requests import caller_limit, caller_name, profile_name
+from toolscript.domain.requests import caller_limit, caller_name, caller_scopes, profile_name
 from toolscript.surfaces.callers import apply_profile, find_grant, require_scope
 from toolscript.surfaces.console.static_files import is_console_request
 from toolscript.surfaces.http.dependencies import get_scope, is_loopback
@@ -110,6 +110,7 @@ class Guard:
             grant = await self._find_grant(scope["path"], sent)
             caller_name.set(grant.caller)
             caller_limit.set(grant.limit)
+            caller_scopes.set(grant.scopes)
             scope["grant"] = grant
             self._apply_profile(scope["path"], grant)
             if len(needed) == 1 and needed[0]:

@@ -133,7 +133,7 @@ async def _run_here(app: App, body: Mapping[str, Any], max_tokens: int | None) -
         specs = [replace(s, start=ServerStart.EAGER, idle_minutes=0) for s in configured if s.name in wanted]
         if specs and not app.gateway.statuses:
             await connect_servers(app.gateway, specs, among=configured, stopped=stopped)
-    report = await app.code.run_code.run(request, RunCaller(OWNER, CallRelay(user="")))
+    report = await app.code.run_code.run(request, RunCaller(OWNER, CallRelay(user=""), may_search=True))
     response = build_run_response(report)
     return await cut_value(app, response, "", max_tokens) if max_tokens is not None else response
 

@@ -246,7 +246,7 @@ def _build_owner() -> RunCaller:
     from toolscript.services.code.host import RunCaller
     from toolscript.surfaces.callers import OWNER
 
-    return RunCaller(OWNER, CallRelay(user=""))
+    return RunCaller(OWNER, CallRelay(user=""), may_search=True)
 
 
 def _read(file: Path) -> str:
