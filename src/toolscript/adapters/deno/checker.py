@@ -47,7 +47,7 @@ declare class URL {
   toString(): string;
 }
 """
-_OPENING = "\nexport default async function () {\n"
+OPENING = "\nexport default async function () {\n"
 ROOT = "file:///toolscript"
 START_SECONDS = 30.0
 MEMORY_BYTES = 2**29
@@ -66,7 +66,7 @@ class TypeScriptChecker:
 
     async def check(self, program: Program) -> list[ProgramProblem]:
         """What is wrong with a program, by line. Raises Unavailable."""
-        opening = GLOBALS + program.types + _OPENING
+        opening = GLOBALS + program.types + OPENING
         async with self._lock:
             server, self._server = self._server, None
             if server is None or server.checks >= MAX_CHECKS:

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
-from toolscript.adapters.deno.checker import TypeScriptChecker
+from toolscript.adapters.deno.checker import OPENING, TypeScriptChecker
 from toolscript.adapters.deno.process import ProgramProcess
 from toolscript.domain.errors import InvalidArguments, ToolscriptError, Unavailable
 from toolscript.domain.programs import Language, Program, ProgramOutcome, ProgramProblem, RunEnd, SandboxLimits
@@ -22,7 +22,6 @@ CHECKOUT_SECONDS = 10.0
 # A process that waits for a program holds 45 MB, and the checker 160.
 IDLE_SECONDS = 600.0
 MAX_MESSAGE_LENGTH = 1000
-_OPENING = "\nexport default async function () {\n"
 _LIMITS = {
     "cpu": (RunEnd.CPU, "the program ran longer than it may, not counting the time that it waited"),
     "memory": (RunEnd.MEMORY, "the program used more memory than it may"),
@@ -144,7 +143,7 @@ class _ProgramRun:
 
     async def complete(self, program: Program) -> ProgramOutcome:
         """How the program ended. Raises what the host raised to end it."""
-        opening = program.bindings + _OPENING
+        opening = program.bindings + OPENING
         self._first_line = opening.count("\n") + 1
         self._last_line = self._first_line + program.source.count("\n")
         limits = self._limits

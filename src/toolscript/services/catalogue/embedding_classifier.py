@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from toolscript.domain.catalog import Assignment, Classification, Item, Origin, Skill, Suggestion
+from toolscript.domain.catalog import MAX_SKILLS, Assignment, Classification, Item, Origin, Skill, Suggestion
 from toolscript.domain.search import SimilarityRange, Vector
 from toolscript.ports.models import Embedder
 from toolscript.retrieval.skill_matcher import Matrix, SkillMatcher
@@ -18,7 +18,6 @@ from toolscript.retrieval.text.words import split_identifier
 from toolscript.services.support.model_batches import one_line
 
 MIN_CONFIDENCE = 0.5
-MAX_SKILLS = 3
 # A second or third skill counts if its distance to certainty is at most this much larger than the first one's.
 MAX_DOUBT_RATIO = 1.06
 

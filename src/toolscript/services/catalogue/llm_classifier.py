@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from toolscript.domain.catalog import UNCLEAR, Assignment, Classification, Item, Origin, Skill, Suggestion
+from toolscript.domain.catalog import MAX_SKILLS, UNCLEAR, Assignment, Classification, Item, Origin, Skill, Suggestion
 from toolscript.domain.prompts import Prompt
 from toolscript.domain.search import Vector
 from toolscript.ports.models import LanguageModel
@@ -19,7 +19,6 @@ from toolscript.retrieval.text.words import split_identifier
 from toolscript.services.catalogue.embedding_classifier import (
     MAX_DESCRIPTION_LENGTH,
     MAX_NAME_LENGTH,
-    MAX_SKILLS,
     MIN_CONFIDENCE,
     suggest_skill,
 )

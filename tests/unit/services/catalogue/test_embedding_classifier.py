@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from tests.fixtures.catalogue import FILES, ITEMS, MAIL, MONEY, READ, CountingEmbedder
 from toolscript.adapters.memory import HashedEmbedder
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
-from toolscript.domain.catalog import Classification, Item, Skill
+from toolscript.domain.catalog import MAX_SKILLS, Classification, Item, Skill
 from toolscript.domain.search import SimilarityRange
 from toolscript.ports.models import Embedder
 from toolscript.retrieval.text.item_text import build_item_text
 from toolscript.services.catalogue.embedding_classifier import (
-    MAX_SKILLS,
     MIN_CONFIDENCE,
     EmbeddingClassifier,
     suggest_skill,
