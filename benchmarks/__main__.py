@@ -23,7 +23,7 @@ from benchmarks import (
     page,
     searches,
 )
-from benchmarks.code import speed, tokens
+from benchmarks.code import hostile, speed, tokens
 from benchmarks.timing import Table
 
 Section = Callable[[bool], Awaitable[list[Table]]]
@@ -36,6 +36,7 @@ SECTIONS: dict[str, tuple[str, Section]] = {
     "gateway": ("Gateway", gateway.run),
     "results": ("Large results", gateway.run_large_results),
     "code": ("Code mode", speed.run),
+    "hostile": ("Hostile programs", hostile.run),
     "tokens": ("Tokens in code mode", tokens.run),
     "lazy": ("Lazy servers", lazy.run),
     "hierarchical": ("Hierarchical search", hierarchical.run),
