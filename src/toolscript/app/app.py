@@ -30,7 +30,7 @@ from toolscript.adapters.vector_cache_files import EmbeddingFiles
 from toolscript.app.access import Verifier, check_environment, local_token
 from toolscript.app.code import CodeMode
 from toolscript.app.collections import drop_collections, find_text_model, open_collections
-from toolscript.app.engines import open_gateway, open_index, open_language_model, open_reranker
+from toolscript.app.engines import open_admission, open_gateway, open_index, open_language_model, open_reranker
 from toolscript.app.ingest import build_jobs, build_knowledge_import, build_knowledge_ingest
 from toolscript.app.knowledge import open_library, open_reader, open_store, store_url
 from toolscript.app.logins import build_logins
@@ -163,6 +163,7 @@ class App:
         self.login_flows = LoginFlows(self.logins)
         self.plans = Plans(load_plans(settings.plans), self.rate_buckets)
         self.profiles = Profiles()
+        self.admission = open_admission(settings, self.rate_buckets, self.profiles.find)
         self.knowledge_rates = Rates(settings.knowledge_rate, self.rate_buckets)
         self.call_log = CallLog(self.observability.audit)
         self.refusals = Refusals(self.observability.events, Buckets())
@@ -176,7 +177,7 @@ class App:
         self.snapshots = self._build_snapshots(retriever)
         self.sync = self._build_sync()
         self.gateway = gateway = open_gateway(
-            settings, self.sync, self.logins, self.rate_buckets, self.profiles.find, lambda: self.code.workflow_server
+            settings, self.sync, self.logins, self.admission, lambda: self.code.workflow_server
         )
         if observability.metrics:
             observability.metrics.watch_servers(lambda: gateway.statuses)

@@ -22,15 +22,19 @@ from toolscript.services.catalogue.visibility import Visibility
 from toolscript.services.code.host import HostServices
 from toolscript.services.code.run import RunCode
 from toolscript.services.code.sessions import SessionResults
+from toolscript.services.code.slots import MAX_NESTED_RUNS, MAX_RUNS
 from toolscript.services.code.toolset import Toolsets
 from toolscript.services.code.workflow_server import WorkflowServer
-from toolscript.services.code.workflows import Workflows
+from toolscript.services.code.workflows import MAX_DEPTH, Workflows
+from toolscript.services.support.call_admission import CallAdmission
 from toolscript.services.tools.call import CallTool
 from toolscript.services.tools.feedback import Feedback
 from toolscript.services.tools.hybrid_search import ToolSearch
 from toolscript.settings import Settings
 
 READY = "ready"
+# So that no program that may run waits for a process.
+MAX_PROCESSES = MAX_RUNS + MAX_DEPTH * MAX_NESTED_RUNS
 # The module that each extra installs.
 MODULES = {Language.PYTHON: "pydantic_monty", Language.TYPESCRIPT: "deno"}
 
@@ -56,6 +60,7 @@ class CodeParts(Protocol):
     """What code mode needs of an application."""
 
     settings: Settings
+    admission: CallAdmission
     result_store: ResultStore
     workflow_store: WorkflowStore
     argument_checker: ArgumentChecker
@@ -98,6 +103,7 @@ class CodeMode:
         return RunCode(
             self._sandboxes,
             services,
+            app.admission,
             app.observability.events,
             app.observability.span,
             digests_programs=app.settings.audit_arguments == "digest",
@@ -144,11 +150,11 @@ def _open(language: Language) -> Sandbox:
         case Language.PYTHON:
             from toolscript.adapters.monty.sandbox import MontySandbox
 
-            return MontySandbox()
+            return MontySandbox(MAX_PROCESSES)
         case Language.TYPESCRIPT:
             from toolscript.adapters.deno.sandbox import DenoSandbox
 
-            return DenoSandbox()
+            return DenoSandbox(MAX_PROCESSES)
 
 
 @cache

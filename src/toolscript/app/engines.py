@@ -55,22 +55,27 @@ class Servers:
         return McpServers(self._max_answer_bytes, self._tokens)
 
 
-def open_gateway(
-    settings: Settings,
-    sync: Sync | None = None,
-    tokens: AccessTokens | None = None,
-    buckets: RateBuckets | None = None,
-    find_profile: Callable[[str], Profile | None] = lambda _: None,
-    get_internal: Callable[[], ToolServer] | None = None,
-) -> Gateway:
-    """The gateway; without a `sync` it connects to servers and leaves the catalogue alone. `tokens` are those of
-    logins, `buckets` count the rates of calls; profiles limit them. `get_internal` returns the server of workflows."""
-    admission = CallAdmission(
+def open_admission(
+    settings: Settings, buckets: RateBuckets, find_profile: Callable[[str], Profile | None]
+) -> CallAdmission:
+    """What limits calls: `buckets` count their rates, and profiles limit them, too."""
+    return CallAdmission(
         buckets,
         find_profile=find_profile,
         failures=settings.breaker_failures,
         pause_seconds=settings.breaker_seconds,
     )
+
+
+def open_gateway(
+    settings: Settings,
+    sync: Sync | None = None,
+    tokens: AccessTokens | None = None,
+    admission: CallAdmission | None = None,
+    get_internal: Callable[[], ToolServer] | None = None,
+) -> Gateway:
+    """The gateway; without a `sync` it connects to servers and leaves the catalogue alone. `tokens` are those of
+    logins. `get_internal` returns the server of workflows."""
     timeouts = Timeouts(connect=settings.connect_timeout, call=settings.call_timeout)
     return Gateway(Servers(settings.call_max_mib * 2**20, tokens, get_internal), sync, timeouts, admission)
 

@@ -15,7 +15,7 @@ from toolscript.adapters.monty.sandbox import MontySandbox
 from toolscript.domain.audit import AuditKind, AuditQuery
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import NotFound
-from toolscript.domain.programs import Program, ProgramProblem
+from toolscript.domain.programs import Program, ProgramOutcome, ProgramProblem
 from toolscript.domain.servers import CallRelay
 from toolscript.services.code import toolset
 from toolscript.services.code.host import RunCaller
@@ -256,6 +256,17 @@ async def test_a_program_that_was_right_is_not_checked_again(
     assert [(await client.run(program))["end"] for program in (right, right)] == ["done", "done"]
     assert [(await client.run(program))["end"] for program in (wrong, wrong)] == ["rejected", "rejected"]
     assert checked == [right, wrong, wrong]
+
+
+async def test_a_timeout_of_something_else_is_not_the_limit_of_the_run(
+    client: CodeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> ProgramOutcome:
+        raise TimeoutError("the store does not answer")
+
+    monkeypatch.setattr(MontySandbox, "run", fail)
+    with pytest.raises(TimeoutError, match="the store does not answer"):
+        await client.app.code.run_code.run(RunRequest("1"), RunCaller(OWNER, CallRelay(user=""), may_search=True))
 
 
 async def test_a_program_is_only_checked_when_that_is_all(client: CodeClient) -> None:

@@ -48,6 +48,8 @@ class RunCaller:
     caller: Caller
     relay: CallRelay
     may_search: bool
+    is_counted: bool = False
+    """Whether the run is a call of a tool, which the caller's limits have counted."""
 
 
 class RunHost:
@@ -63,7 +65,7 @@ class RunHost:
         self._session = session
         # A sandbox may call from anywhere; the profile and the name of the caller are those of the run.
         self._context = copy_context()
-        self._turns = asyncio.Semaphore(PARALLEL_CALLS)
+        self._call_slots = asyncio.Semaphore(PARALLEL_CALLS)
         self._count = 0
         self._steps = 0
         self._questions = 0
@@ -116,7 +118,7 @@ class RunHost:
         name = str(arguments.get("tool_id")) if function == "call_tool" else function
         began, outcome = time.perf_counter(), CANCELLED
         try:
-            async with self._turns:
+            async with self._call_slots:
                 answer = await answers[function](arguments)
             outcome = OK
         except ToolscriptError as error:

@@ -34,7 +34,9 @@ from toolscript.domain.search import SearchReport, no_span
 from toolscript.ports.observability import EventSink
 from toolscript.ports.sandboxes import Sandbox
 from toolscript.services.code.host import HostServices, RunCaller, RunHost
+from toolscript.services.code.slots import RunSlots
 from toolscript.services.code.toolset import MAX_PROBLEMS, Toolset
+from toolscript.services.support.call_admission import CallAdmission
 from toolscript.services.support.search_events import build_event, describe_arguments, record_event, record_search
 
 EVENT = "code.run"
@@ -42,7 +44,7 @@ MAX_SOURCE_BYTES = 100_000
 MAX_SESSION_LENGTH = 200
 CHECK_SECONDS = 15.0
 # A check takes 5 to 60 ms, and programs that are saved run again and again.
-MAX_REMEMBERED = 1000
+MAX_CHECKED_PROGRAMS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ class RunCode:
         self,
         sandboxes: Mapping[Language, Sandbox],
         services: HostServices,
+        admission: CallAdmission,
         events: EventSink,
         span: Callable[[str], AbstractContextManager[object]] = no_span,
         *,
@@ -76,10 +79,12 @@ class RunCode:
         """With `digests_programs` events have a digest of a program, otherwise its source without secrets."""
         self._sandboxes = sandboxes
         self._services = services
+        self._admission = admission
+        self._slots = RunSlots()
         self._events = events
         self._span = span
         self._digests_programs = digests_programs
-        self._right: OrderedDict[bytes, None] = OrderedDict()
+        self._checked_programs: OrderedDict[bytes, None] = OrderedDict()
 
     @property
     def languages(self) -> list[Language]:
@@ -90,7 +95,7 @@ class RunCode:
         """Runs a program; a report of a failed run says why, with what was printed and called before.
 
         Raises NotFound for a language that is not there, InvalidArguments for a program that is empty or too large,
-        and Unavailable when the sandbox cannot run.
+        RateLimited for a caller with too many programs or calls, and Unavailable when the sandbox cannot run.
         """
         sandbox = self._get_sandbox(request.language)
         _check_request(request)
@@ -101,8 +106,11 @@ class RunCode:
         record = partial(record_event, self._events)
         try:
             with self._span("code.run"), record_search(record, EVENT, report, lambda: event, at_success=False):
-                host = RunHost(self._services, caller, request.language, request.limits, request.session)
-                outcome, problems = await self._run(sandbox, request, host)
+                if not caller.is_counted:
+                    await self._admission.count_run()
+                async with self._slots.take(caller):
+                    host = RunHost(self._services, caller, request.language, request.limits, request.session)
+                    outcome, problems = await self._run(sandbox, request, host)
             event |= {"bytes": len(host.printed), "end": outcome.end.value, "calls": len(host.calls)}
             record(build_event(EVENT, report, event, None if outcome.end is RunEnd.DONE else outcome.end.name))
         finally:
@@ -136,26 +144,29 @@ class RunCode:
             return ProgramOutcome(RunEnd.DONE), []
         limits = request.limits
         own = SandboxLimits(limits.cpu_seconds, limits.memory_mb * 2**20, limits.output_bytes)
+        host.timeout = timeout = asyncio.timeout(limits.seconds)
         try:
-            async with asyncio.timeout(limits.seconds) as host.timeout:
+            async with timeout:
                 return await sandbox.run(program, host, own), []
         except LimitReached as error:
             return ProgramOutcome(error.end, message=error.message), []
         except TimeoutError:
+            if not timeout.expired():
+                raise
             message = f"the program took more than {limits.seconds:g} seconds: do less, or raise the limit `seconds`"
             return ProgramOutcome(RunEnd.TIME, message=message), []
 
     async def _check(self, sandbox: Sandbox, program: Program, toolset: Toolset) -> list[RunProblem]:
         """What is wrong with a program. One that was right before, with the same types, is not checked again."""
         key = sha256(json.dumps([sandbox.language, program.source, program.types]).encode()).digest()
-        if key in self._right:
-            self._right.move_to_end(key)
+        if key in self._checked_programs:
+            self._checked_programs.move_to_end(key)
             return []
         problems = await _find_problems(sandbox, program, toolset)
         if not problems:
-            self._right[key] = None
-            if len(self._right) > MAX_REMEMBERED:
-                self._right.popitem(last=False)
+            self._checked_programs[key] = None
+            if len(self._checked_programs) > MAX_CHECKED_PROGRAMS:
+                self._checked_programs.popitem(last=False)
         return problems
 
     def _get_sandbox(self, language: Language) -> Sandbox:

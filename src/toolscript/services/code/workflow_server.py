@@ -38,7 +38,7 @@ class WorkflowServer:
         """Whatever goes wrong is a result: the server itself never fails."""
         name = caller_name.get()
         may_search = Scope.SEARCH in caller_scopes.get()
-        caller = RunCaller(Caller(name, "" if name else client_address.get()), relay, may_search)
+        caller = RunCaller(Caller(name, "" if name else client_address.get()), relay, may_search, is_counted=True)
         # Its own limit comes first, whose report says what was printed; questions stop the clocks of both.
         seconds = (within - ANSWER_SECONDS if relay.ask else within) * OWN_SHARE
         try:

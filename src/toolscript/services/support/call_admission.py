@@ -130,10 +130,8 @@ class CallAdmission:
             # A server in this process cannot be lost: what takes too long there is one caller's program.
             failures = 0 if spec.transport is Transport.INTERNAL else self._failures
             self._breakers[spec.name] = CircuitBreaker(spec.name, failures, self._pause_seconds, self._clock)
-        caller = caller_name.get() or client_address.get()
         limits = [
-            (f"calls with the key {caller}", f"key {caller}", caller_limit.get()),
-            (f"calls of {caller}", f"caller {caller}", self._find_caller_limit()),
+            *self._list_caller_limits(),
             (f"calls to the server {spec.name}", f"server {spec.name}", spec.limit),
             (f"calls of {item.id}", f"tool {item.id}", spec.find_tool_limit(item.name)),
         ]
@@ -156,11 +154,20 @@ class CallAdmission:
                 self._running.subtract(names)
                 self._running += Counter()  # drops names without running calls
 
-    def _find_caller_limit(self) -> CallLimit:
-        """How many calls the profile of the request allows each of its callers."""
-        name = profile_name.get()
-        profile = self._find_profile(name) if name else None
-        return profile.limit if profile else NO_LIMIT
+    async def count_run(self) -> None:
+        """Counts a program as one call of its caller a minute. Not at a time, because its calls need that. Raises
+        RateLimited with the seconds to wait."""
+        for what, name, limit in self._list_caller_limits():
+            await self._take(what, name, limit)
+
+    def _list_caller_limits(self) -> list[tuple[str, str, CallLimit]]:
+        """How many calls the key of the request allows, and its profile each of its callers."""
+        caller, profile_of_request = caller_name.get() or client_address.get(), profile_name.get()
+        profile = self._find_profile(profile_of_request) if profile_of_request else None
+        return [
+            (f"calls with the key {caller}", f"key {caller}", caller_limit.get()),
+            (f"calls of {caller}", f"caller {caller}", profile.limit if profile else NO_LIMIT),
+        ]
 
     async def _take(self, what: str, name: str, limit: CallLimit) -> None:
         if limit.per_minute is None or self._buckets is None:

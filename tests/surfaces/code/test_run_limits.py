@@ -1,0 +1,123 @@
+"""Programs count as calls of their caller, and nobody's programs keep out those of others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.fixtures.serving import serve
+from tests.servers import make_scripted_server
+from tests.surfaces.code.conftest import TIMEOUT_SECONDS, CodeClient
+from toolscript.app.app import open_app
+from toolscript.domain.access import Caller, CallLimit, Scope
+from toolscript.domain.programs import WORKFLOW_SERVER, Language, RunReport, Workflow
+from toolscript.domain.servers import CallRelay, CallResult
+from toolscript.services.code.host import RunCaller
+from toolscript.services.code.run import RunRequest
+from toolscript.services.code.slots import MAX_RUNS, MAX_RUNS_OF_USER, RunSlots
+from toolscript.settings import load_settings
+from toolscript.surfaces.callers import OWNER
+
+pytestmark = pytest.mark.req("C-02", "G-19")
+
+SLOW = 'await tools.box.slow({"seconds": 600})'
+
+
+@pytest.fixture
+async def client(tmp_path: Path) -> AsyncIterator[CodeClient]:
+    settings = load_settings(
+        variables={}, data_dir=tmp_path, search_model="hashed-64", index="memory:", port=0, code="python"
+    )
+    async with open_app(settings, serving=True) as app:
+        await app.gateway.apply([make_scripted_server("box", tools=["echo", "slow", "seen"]), WORKFLOW_SERVER])
+        await app.gateway.settle(TIMEOUT_SECONDS)
+        async with serve(app) as url, httpx.AsyncClient(base_url=url, timeout=TIMEOUT_SECONDS) as http:
+            yield CodeClient(http, app)
+
+
+async def make_key(client: CodeClient, name: str, limit: CallLimit | None = None) -> dict[str, str]:
+    """The headers of a new key."""
+    _, secret = await client.app.keys.create(name, [Scope.SEARCH, Scope.CALL], limit=limit or CallLimit())
+    return {"X-API-Key": secret}
+
+
+async def test_programs_of_one_key_do_not_keep_out_those_of_others(
+    client: CodeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client.app.code.run_code, "_slots", RunSlots(wait_seconds=0.05))
+    greedy, other = await make_key(client, "greedy"), await make_key(client, "other")
+    async with AsyncExitStack() as running:
+        for _ in range(MAX_RUNS_OF_USER):
+            task = asyncio.create_task(client.run(SLOW, greedy))
+            running.callback(task.cancel)
+        await wait_for_calls(client, MAX_RUNS_OF_USER)
+        refused = await client.http.post("/api/v1/run", json={"code": "1"}, headers=greedy)
+        assert refused.status_code == 429
+        assert refused.headers["Retry-After"] == "1"
+        assert refused.json()["error"]["message"].startswith("3 of your programs are running, as many as you may run")
+        assert (await client.run("1", other))["value"] == 1
+
+
+async def test_a_program_is_one_call_and_its_calls_are_one_each(client: CodeClient) -> None:
+    headers = await make_key(client, "small", CallLimit(per_minute=3))
+    answer = await client.run('await tools.box.echo({"text": "a"})\nawait tools.box.echo({"text": "b"})', headers)
+    assert answer["end"] == "done", answer
+    error = (await client.run("1", headers))["error"]
+    assert error["code"] == "RATE_LIMITED"
+    assert error["message"].startswith("calls with the key small are limited to 3 a minute: try again in ")
+
+
+async def test_a_key_with_one_call_at_a_time_runs_programs(client: CodeClient) -> None:
+    headers = await make_key(client, "single", CallLimit(concurrent=1))
+    assert (await client.run('said = await tools.box.echo({"text": "a"})\nsaid["text"]', headers))["value"] == "a"
+
+
+async def test_a_workflow_is_not_counted_twice(client: CodeClient) -> None:
+    await save_workflow(client)
+    headers = await make_key(client, "small", CallLimit(per_minute=2))
+    for _ in range(2):
+        assert (await client.http.post("/tools/workflows__number", json={}, headers=headers)).status_code == 200
+    assert (await client.http.post("/tools/workflows__number", json={}, headers=headers)).status_code == 429
+
+
+async def test_as_many_programs_as_can_run_each_call_a_workflow(
+    client: CodeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await save_workflow(client)
+    call, all_run = client.app.call_tool.call, asyncio.Barrier(MAX_RUNS)
+
+    async def call_together(*given: Any, **options: Any) -> CallResult:
+        await all_run.wait()
+        return await call(*given, **options)
+
+    monkeypatch.setattr(client.app.call_tool, "call", call_together)
+
+    async def run(number: int) -> RunReport:
+        caller = RunCaller(Caller(f"user {number}"), CallRelay(user=f"user {number}"), may_search=True)
+        return await client.app.code.run_code.run(RunRequest("await tools.workflows.number({})"), caller)
+
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        reports = await asyncio.gather(*map(run, range(MAX_RUNS)))
+    assert [report.outcome.value for report in reports] == [{"result": 1}] * MAX_RUNS, reports
+
+
+async def save_workflow(client: CodeClient) -> None:
+    workflow = Workflow("number", "Returns the number one.", Language.PYTHON, "return 1")
+    await client.app.code.workflows.save(workflow, RunCaller(OWNER, CallRelay(user=""), may_search=True))
+
+
+async def wait_for_calls(client: CodeClient, count: int) -> None:
+    """Waits until so many slow calls have reached the server."""
+    polls = 0
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while True:
+            polls += 1
+            seen = (await client.app.call_tool.call("box__seen", {})).structured
+            if seen and seen["tools/call"] >= count + polls:
+                return

@@ -1,0 +1,89 @@
+"""The host of a run: the time of people who are asked does not count, however many questions are open."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from toolscript.domain.programs import DEFAULT_LIMITS, Language
+from toolscript.domain.servers import CallRelay, CallResult
+from toolscript.services.code.host import HostServices, RunCaller, RunHost
+from toolscript.services.tools.call import ANSWER_SECONDS
+from toolscript.surfaces.callers import OWNER
+
+pytestmark = pytest.mark.req("C-01", "G-08")
+
+SECONDS = 100.0
+
+
+class People:
+    """Answer a question when their event is set. Time passes as they are told."""
+
+    def __init__(self) -> None:
+        self.questions: asyncio.Queue[asyncio.Event] = asyncio.Queue()
+        self.passed = 0.0
+        self._loop = asyncio.get_running_loop()
+        time = self._loop.time
+        self._loop.time = lambda: time() + self.passed  # type: ignore[method-assign]
+
+    async def ask(self, _: str, __: Mapping[str, Any]) -> Mapping[str, Any]:
+        answered = asyncio.Event()
+        self.questions.put_nowait(answered)
+        await answered.wait()
+        return {"action": "accept"}
+
+
+async def call_and_ask(_: str, __: object, *, relay: CallRelay) -> CallResult:
+    """A tool that asks its caller."""
+    assert relay.ask
+    return CallResult({"structuredContent": await relay.ask("elicitation/create", {})})
+
+
+def make_host(people: People) -> RunHost:
+    tools, feedback = SimpleNamespace(call=call_and_ask), SimpleNamespace(note_call=lambda *_: None)
+    unused: Any = None
+    services = HostServices(tools, feedback=feedback, search=unused, toolsets=unused, sessions=unused, threshold=0.0)  # type: ignore[arg-type]
+    caller = RunCaller(OWNER, CallRelay(user="", capabilities={}, ask=people.ask), may_search=True)
+    return RunHost(services, caller, Language.PYTHON, DEFAULT_LIMITS, session=None)
+
+
+async def test_the_time_of_two_questions_at_once_does_not_count() -> None:
+    people = People()
+    host, loop = make_host(people), asyncio.get_running_loop()
+
+    def measure_rest() -> float:
+        assert host.timeout
+        return (host.timeout.when() or 0.0) - loop.time()
+
+    async with asyncio.timeout(SECONDS) as host.timeout:
+        people.passed += 30.0
+        calls = [asyncio.create_task(host.call("call_tool", {"tool_id": "box__ask"})) for _ in range(2)]
+        first, second = await people.questions.get(), await people.questions.get()
+        people.passed += ANSWER_SECONDS - 60.0
+        first.set()
+        await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
+        people.passed += 80.0
+        assert measure_rest() > 0.0
+        second.set()
+        assert await asyncio.gather(*calls) == [{"action": "accept"}] * 2
+        # A stall counts, and nothing else.
+        assert SECONDS - 30.0 - 10.0 < measure_rest() <= SECONDS - 30.0
+
+
+async def test_a_question_after_another_finds_the_time_that_is_left() -> None:
+    people = People()
+    host, loop = make_host(people), asyncio.get_running_loop()
+    async with asyncio.timeout(SECONDS) as host.timeout:
+        for _ in range(2):
+            people.passed += 20.0
+            call = asyncio.create_task(host.call("call_tool", {"tool_id": "box__ask"}))
+            answered = await people.questions.get()
+            people.passed += 500.0
+            answered.set()
+            await call
+        rest = (host.timeout.when() or 0.0) - loop.time()
+        assert SECONDS - 40.0 - 10.0 < rest <= SECONDS - 40.0
