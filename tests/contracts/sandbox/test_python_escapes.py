@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import statistics
-import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,9 +18,9 @@ from tests.contracts.sandbox.limited_host import (
     WALL_SECONDS,
     LimitedHost,
     Outside,
-    open_outside,
     run,
 )
+from tests.contracts.sandbox.loop_watch import watch_loop
 from tests.contracts.sandbox.python_escapes import ENDLESS, REACHING_OUT
 from toolscript.adapters.monty.sandbox import MontySandbox
 from toolscript.domain.programs import Program, RunEnd
@@ -31,13 +28,6 @@ from toolscript.domain.programs import Program, RunEnd
 pytestmark = pytest.mark.req("C-02")
 
 WORKS = 'await call_host("double", {"number": 21})'
-
-
-@pytest.fixture
-async def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Outside]:
-    monkeypatch.setenv("TOOLSCRIPT_SECRET", SECRET)
-    async with open_outside(tmp_path) as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")
@@ -60,20 +50,15 @@ async def test_a_program_reaches_nothing(sandbox: MontySandbox, outside: Outside
 
 @pytest.mark.parametrize("name", ENDLESS)
 async def test_a_program_ends_within_its_limits_and_stalls_nobody(sandbox: MontySandbox, name: str) -> None:
-    host, stalls = LimitedHost(), [0.0]
-    seconds = 2.0 if name.startswith("sleep") else WALL_SECONDS
-    running = asyncio.create_task(run(sandbox, ENDLESS[name], host, seconds))
-    while not running.done():
-        began = time.perf_counter()
-        await asyncio.sleep(0.002)
-        stalls.append(time.perf_counter() - began)
-    outcome = await running
+    host, seconds = LimitedHost(), 2.0 if name.startswith("sleep") else WALL_SECONDS
+    async with watch_loop() as watch:
+        outcome = await run(sandbox, ENDLESS[name], host, seconds)
+    watch.check()
     assert outcome.end is not RunEnd.DONE
     assert outcome.message
     assert len(outcome.message) < 10_000
     assert len(host.output) <= MAX_OUTPUT + 2**17
     assert host.calls <= MAX_CALLS + 64
-    assert statistics.median(stalls) < 0.1, "the loop of a gateway answers /health meanwhile"
     assert (await run(sandbox, WORKS, LimitedHost(), TIMEOUT_SECONDS)).value == 42
 
 

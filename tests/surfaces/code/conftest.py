@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -46,18 +48,24 @@ class CodeClient:
         return [block["text"] for block in result["content"]], result["isError"]
 
 
-@pytest.fixture(scope="module")
-async def app(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
-    folder = tmp_path_factory.mktemp("code")
+@asynccontextmanager
+async def open_code_mode(folder: Path, language: str) -> AsyncIterator[App]:
+    """An application that runs programs in a language, with a server `box`."""
     settings = load_settings(
-        variables={}, data_dir=folder, search_model="hashed-64", index="memory:", port=0, code="python"
+        variables={}, data_dir=folder, search_model="hashed-64", index="memory:", port=0, code=language
     )
     async with open_app(settings, serving=True) as opened:
+        await opened.gateway.apply([make_scripted_server("box", tools=TOOLS)])
+        await opened.gateway.settle(TIMEOUT_SECONDS)
+        yield opened
+
+
+@pytest.fixture(scope="module")
+async def app(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
+    async with open_code_mode(tmp_path_factory.mktemp("code"), "python") as opened:
         opened.profiles.replace(
             [Profile("few", allow=ItemRules(tools=("box__echo",))), Profile("nothing", allow=ItemRules())]
         )
-        await opened.gateway.apply([make_scripted_server("box", tools=TOOLS)])
-        await opened.gateway.settle(TIMEOUT_SECONDS)
         yield opened
 
 
@@ -65,3 +73,14 @@ async def app(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> A
 async def client(app: App) -> AsyncIterator[CodeClient]:
     async with serve(app) as url, httpx.AsyncClient(base_url=url, timeout=TIMEOUT_SECONDS) as http:
         yield CodeClient(http, app)
+
+
+@pytest.fixture(scope="module")
+async def typescript(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CodeClient]:
+    pytest.importorskip("deno", reason="Deno has no wheel for this platform")
+    async with (
+        open_code_mode(tmp_path_factory.mktemp("typescript"), "typescript") as opened,
+        serve(opened) as url,
+        httpx.AsyncClient(base_url=url, timeout=TIMEOUT_SECONDS) as http,
+    ):
+        yield CodeClient(http, opened)
