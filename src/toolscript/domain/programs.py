@@ -79,6 +79,8 @@ class ProgramOutcome:
     """Why it is not done, in one sentence."""
     line: int | None = None
     """Where in the program it failed, if that is known."""
+    cpu_seconds: float = 0.0
+    """How long the program itself ran."""
 
 
 class LimitReached(Exception):

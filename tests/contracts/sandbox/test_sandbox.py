@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -181,6 +182,22 @@ async def test_cancelling_ends_a_busy_program(sandbox: Sandbox, programs: Contra
 async def test_processor_time_is_limited(sandbox: Sandbox, programs: ContractPrograms) -> None:
     outcome = await run(sandbox, programs.loop, limits=replace(LIMITS, cpu_seconds=0.5))
     assert outcome.end is RunEnd.CPU
+    assert outcome.cpu_seconds >= 0.4
+
+
+@pytest.mark.req("C-02")
+async def test_processor_time_is_reported_without_the_time_that_the_program_waits(
+    sandbox: Sandbox, programs: ContractPrograms
+) -> None:
+    class SlowHost(Host):
+        async def call(self, function: str, arguments: Mapping[str, Any]) -> Any:
+            await asyncio.sleep(1)
+            return await super().call(function, arguments)
+
+    began = time.perf_counter()
+    outcome = await run(sandbox, programs.double, SlowHost())
+    assert outcome.value == 42
+    assert 0 < outcome.cpu_seconds < time.perf_counter() - began - 0.9
 
 
 @pytest.mark.req("C-02")

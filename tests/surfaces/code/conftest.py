@@ -15,6 +15,7 @@ from tests.fixtures.serving import serve
 from tests.servers import make_scripted_server
 from toolscript.app.app import App, open_app
 from toolscript.domain.profiles import ItemRules, Profile
+from toolscript.domain.programs import WORKFLOW_SERVER
 from toolscript.settings import load_settings
 
 TIMEOUT_SECONDS = 60.0
@@ -46,6 +47,17 @@ class CodeClient:
         """The texts of a tool's result, and whether it is an error."""
         result = await self.send("tools/call", profile, name=tool, arguments=arguments)
         return [block["text"] for block in result["content"]], result["isError"]
+
+    async def save(self, name: str, body: dict[str, Any]) -> dict[str, Any]:
+        """The response of a workflow that was saved."""
+        response = await self.http.put(f"/api/v1/workflows/{name}", json=body)
+        assert response.status_code == 200, response.text
+        answer: dict[str, Any] = response.json()
+        return answer
+
+    async def call_over_http(self, tool: str, arguments: dict[str, Any]) -> httpx.Response:
+        """The response of `POST /tools/{tool}`."""
+        return await self.http.post(f"/tools/{tool}", json=arguments)
 
 
 @asynccontextmanager
@@ -84,3 +96,28 @@ async def typescript(anyio_backend: str, tmp_path_factory: pytest.TempPathFactor
         httpx.AsyncClient(base_url=url, timeout=TIMEOUT_SECONDS) as http,
     ):
         yield CodeClient(http, opened)
+
+
+@pytest.fixture
+async def workflow_client(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CodeClient]:
+    """A gateway with workflows, in both languages."""
+    settings = load_settings(
+        variables={},
+        data_dir=tmp_path_factory.mktemp("workflows"),
+        search_model="hashed-64",
+        index="memory:",
+        port=0,
+        code="python,typescript",
+    )
+    async with open_app(settings, serving=True) as app:
+        app.profiles.replace(
+            [
+                Profile("few", allow=ItemRules(tools=("box__echo",))),
+                Profile("all", allow=ItemRules(servers=("box", "workflows"))),
+                Profile("half", allow=ItemRules(servers=("workflows",))),
+            ]
+        )
+        await app.gateway.apply([make_scripted_server("box", tools=TOOLS), WORKFLOW_SERVER])
+        await app.gateway.settle(TIMEOUT_SECONDS)
+        async with serve(app) as url, httpx.AsyncClient(base_url=url, timeout=TIMEOUT_SECONDS) as http:
+            yield CodeClient(http, app)

@@ -3,7 +3,7 @@
 //
 // In:  {secret, worker}  when the process starts;  {program, inputs, limits}  once;  {id, text} or {id, error}  per call.
 // Out: {kind: "call", id, name, text}, {kind: "print", text}, and at the end one of {kind: "result", text},
-//      {kind: "error", url, message, stack}, {kind: "limit", limit}.
+//      {kind: "error", url, message, stack}, {kind: "limit", limit}, with the processor time since the start in `seconds`.
 const WATCH_MILLISECONDS = 20;
 const WATCHED_MESSAGES = 100;
 const MAX_RUNNING_CALLS = 64;
@@ -25,7 +25,7 @@ function write(message) {
 
 function end(message) {
   writeOutput();
-  write(message);
+  write({ ...message, seconds: started ? readProcessorTime() - started.processorTime : 0 });
   Deno.exit(0);
 }
 

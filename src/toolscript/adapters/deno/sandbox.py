@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from toolscript.adapters.deno.checker import OPENING, TypeScriptChecker
@@ -140,6 +141,7 @@ class _ProgramRun:
         self._stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._first_line = 0
         self._last_line = 0
+        self._cpu_seconds = 0.0
 
     async def complete(self, program: Program) -> ProgramOutcome:
         """How the program ended. Raises what the host raised to end it."""
@@ -162,7 +164,7 @@ class _ProgramRun:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if self._stop.done():
                 self._stop.result()
-            return await task
+            return replace(await task, cpu_seconds=self._cpu_seconds)
         finally:
             await self._cancel(task, *self._calls)
 
@@ -180,6 +182,7 @@ class _ProgramRun:
                 message = await self._process.receive()
             except ValueError as error:
                 return ProgramOutcome(RunEnd.FAILED, message=str(error))
+            self._cpu_seconds = float(message.get("seconds", 0.0)) if message else 0.0
             match message:
                 case None:
                     return await self._explain_end()

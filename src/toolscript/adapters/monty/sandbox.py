@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from pydantic_monty import (
@@ -85,11 +86,12 @@ class MontySandbox:
         )
         try:
             async with self._check_out(limits=own) as session:
-                return await calls.run(self._feed(session, program, calls, limits))
+                outcome = await calls.run(self._feed(session, program, calls, limits))
         except MontyError as error:
-            return _describe_failure(error)
+            outcome = _describe_failure(error)
         finally:
             await calls.cancel()
+        return replace(outcome, cpu_seconds=calls.busy_seconds)
 
     async def close(self) -> None:
         """Ends the worker processes."""
@@ -150,9 +152,13 @@ class _HostCalls:
         self._stop: asyncio.Future[None] = self._loop.create_future()
         self._running: set[asyncio.Task[Any]] = set()
         self._printed = 0
+        self._busy_since = 0.0
+        self.busy_seconds = 0.0
+        """The time in which the program waited for no call, as Monty's own clock counts it."""
 
     async def run(self, feeding: Coroutine[Any, Any, _Result]) -> _Result:
         """The result of the run. Raises what the host raised to end it."""
+        self._busy_since = self._loop.time()
         task = asyncio.create_task(feeding)
         waiting: list[asyncio.Future[Any]] = [task, self._stop]
         try:
@@ -161,6 +167,8 @@ class _HostCalls:
                 self._stop.result()
             return await task
         finally:
+            if not self._running:
+                self.busy_seconds += self._loop.time() - self._busy_since
             await _cancel([task])
 
     async def cancel(self) -> None:
@@ -171,10 +179,16 @@ class _HostCalls:
 
     async def call(self, function: object, arguments: object) -> Any:
         """Runs one call. Monty does not cancel it with the program, so it is a task of its own."""
+        if not self._running:
+            self.busy_seconds += self._loop.time() - self._busy_since
         task = asyncio.create_task(self._call(function, arguments))
         self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        task.add_done_callback(self._note_end)
         return await task
+
+    def _note_end(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        self._busy_since = self._loop.time()
 
     async def _call(self, function: object, arguments: object) -> Any:
         size = 0

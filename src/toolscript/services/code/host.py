@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from toolscript.domain.catalog import Item
 from toolscript.domain.errors import Forbidden, InvalidArguments, NotFound, ToolscriptError
 from toolscript.domain.programs import CallRecord, Language, LimitReached, RunEnd, RunLimits
 from toolscript.domain.servers import Ask, CallRelay, CallResult
+from toolscript.services.code.budget import RunBudget
 from toolscript.services.code.sessions import SessionResults
 from toolscript.services.code.toolset import Toolsets
 from toolscript.services.tools.call import ANSWER_SECONDS, CallTool
@@ -65,8 +66,10 @@ class RunHost:
         self._session = session
         # A sandbox may call from anywhere; the profile and the name of the caller are those of the run.
         self._context = copy_context()
+        self._context.run(current_host.set, self)
+        parent = current_host.get()
+        self.budget: RunBudget = parent.budget if parent else RunBudget(limits)
         self._call_slots = asyncio.Semaphore(PARALLEL_CALLS)
-        self._count = 0
         self._steps = 0
         self._questions = 0
         self._seconds_left = 0.0
@@ -76,6 +79,13 @@ class RunHost:
         self.calls: list[CallRecord] = []
         self.timeout: asyncio.Timeout | None = None
         """The wall time of the run: it stands still while a person is asked."""
+
+    def get_rest(self, seconds: float) -> RunLimits:
+        """The limits of a workflow that the program calls now and that may take so many seconds. Raises
+        InvalidArguments when there is no processor time left."""
+        end = self.timeout.when() if self.timeout else None
+        left = self._limits.seconds if end is None else end - asyncio.get_running_loop().time()
+        return self.budget.get_rest(seconds, left)
 
     @property
     def printed(self) -> str:
@@ -93,13 +103,8 @@ class RunHost:
             )
 
     def count_call(self) -> None:
-        """Counts a call. Raises LimitReached."""
-        self._count += 1
-        if self._count > self._limits.calls:
-            raise LimitReached(
-                RunEnd.CALLS,
-                f"the program made more than {self._limits.calls} calls: make fewer, or raise the limit `calls`",
-            )
+        """Counts a call, also in the run that calls this workflow. Raises LimitReached."""
+        self.budget.count_call()
 
     async def call(self, function: str, arguments: Mapping[str, Any]) -> Any:
         """Answers a call. Raises ToolscriptError for the program."""
@@ -220,6 +225,10 @@ class RunHost:
         if self._caller.relay.on_progress:
             self._steps += 1
             await self._caller.relay.on_progress(float(self._steps), None, message)
+
+
+current_host: ContextVar[RunHost | None] = ContextVar("current_host", default=None)
+"""The host of the program that makes the current call; None for calls of others."""
 
 
 def get_value(result: CallResult) -> Any:

@@ -111,6 +111,7 @@ class RunCode:
                 async with self._slots.take(caller):
                     host = RunHost(self._services, caller, request.language, request.limits, request.session)
                     outcome, problems = await self._run(sandbox, request, host)
+            host.budget.count_cpu(outcome.cpu_seconds)
             event |= {"bytes": len(host.printed), "end": outcome.end.value, "calls": len(host.calls)}
             record(build_event(EVENT, report, event, None if outcome.end is RunEnd.DONE else outcome.end.name))
         finally:

@@ -31,7 +31,7 @@ from toolscript.ports.schemas import ArgumentChecker
 from toolscript.ports.workflows import WorkflowStore
 from toolscript.services.catalogue.quarantine_review import QuarantineReview
 from toolscript.services.catalogue.sync import Sync
-from toolscript.services.code.host import RunCaller
+from toolscript.services.code.host import RunCaller, current_host
 from toolscript.services.code.run import RunCode, RunRequest
 
 MAX_WORKFLOWS = 1000
@@ -151,12 +151,13 @@ class Workflows:
         depth = _depth.get()
         if depth >= MAX_DEPTH:
             raise InvalidArguments(f"workflows call each other more than {MAX_DEPTH} deep: {workflow.name}")
-        token = _depth.set(depth + 1)
+        token, host = _depth.set(depth + 1), current_host.get()
+        seconds = min(seconds, MAX_LIMITS.seconds)
         try:
             request = RunRequest(
                 workflow.source,
                 workflow.language,
-                replace(DEFAULT_LIMITS, seconds=min(seconds, MAX_LIMITS.seconds)),
+                host.get_rest(seconds) if host else replace(DEFAULT_LIMITS, seconds=seconds),
                 inputs={PARAMETERS: dict(arguments)},
                 input_types=declare_parameters(workflow.language, workflow.parameters),
             )

@@ -125,11 +125,16 @@ class CallAdmission:
 
     @asynccontextmanager
     async def admit(self, item: Item, spec: ServerSpec, default_seconds: float) -> AsyncIterator[None]:
-        """Admits a call for the block. Raises RateLimited with the seconds to wait, or Unavailable."""
+        """Admits a call for the block. Raises RateLimited with the seconds to wait, or Unavailable.
+
+        A workflow counts as a program does: not at a time, because the calls inside need that. Its server is in this
+        process and cannot be lost: what takes too long there is one caller's program."""
+        if spec.transport is Transport.INTERNAL:
+            await self.count_run()
+            yield
+            return
         if spec.name not in self._breakers:
-            # A server in this process cannot be lost: what takes too long there is one caller's program.
-            failures = 0 if spec.transport is Transport.INTERNAL else self._failures
-            self._breakers[spec.name] = CircuitBreaker(spec.name, failures, self._pause_seconds, self._clock)
+            self._breakers[spec.name] = CircuitBreaker(spec.name, self._failures, self._pause_seconds, self._clock)
         limits = [
             *self._list_caller_limits(),
             (f"calls to the server {spec.name}", f"server {spec.name}", spec.limit),

@@ -155,6 +155,16 @@ async def test_programs_that_take_too_long_do_not_pause_those_of_others(clock: C
     await call(admission, to=internal)
 
 
+async def test_a_workflow_is_a_call_a_minute_and_takes_no_place_of_the_calls_inside(clock: Clock) -> None:
+    admission, internal = CallAdmission(Buckets(clock), clock=clock), ServerSpec("workflows", Transport.INTERNAL)
+    caller_name.set("ci")
+    caller_limit.set(CallLimit(per_minute=2, concurrent=1))
+    async with admission.admit(Item("workflows", "both"), internal, 60.0):
+        await call(admission, to=PLAIN)
+        with pytest.raises(RateLimited, match="limited to 2 a minute"):
+            await call(admission, to=PLAIN)
+
+
 async def test_calls_that_fail_together_count_once(clock: Clock) -> None:
     admission = CallAdmission(clock=clock)
     running = [admission.admit(TOOL, PLAIN, 60.0) for _ in range(64)]
