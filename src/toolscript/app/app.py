@@ -62,6 +62,7 @@ from toolscript.retrieval.retriever import Retriever
 from toolscript.services.access.keys import Keys
 from toolscript.services.access.login_flows import LoginFlows
 from toolscript.services.access.logins import Logins
+from toolscript.services.access.own_logins import OwnLogins
 from toolscript.services.access.plans import Plans, load_plans
 from toolscript.services.access.profiles import Profiles
 from toolscript.services.access.rates import Buckets, Rates
@@ -86,6 +87,7 @@ from toolscript.services.results.large_results import LargeResults
 from toolscript.services.support.call_log import CallLog
 from toolscript.services.support.index_sizes import count_points
 from toolscript.services.support.refusals import Refusals
+from toolscript.services.support.server_changes import ServerChanges
 from toolscript.services.tools.approval import Approvals
 from toolscript.services.tools.call import CallTool
 from toolscript.services.tools.feedback import Feedback
@@ -160,7 +162,8 @@ class App:
         self.local_key = secrets.token_urlsafe(32)  # signs the tokens of this machine's own commands
         self.verifier: TokenVerifier = Verifier(settings, self.local_key)
         self.keys = Keys(self.key_store)
-        self.login_flows = LoginFlows(self.logins)
+        self.server_changes = ServerChanges(self.observability.events)
+        self.login_flows = LoginFlows(self.logins, self.server_changes)
         self.plans = Plans(load_plans(settings.plans), self.rate_buckets)
         self.profiles = Profiles()
         self.admission = open_admission(settings, self.rate_buckets, self.profiles.find)
@@ -169,6 +172,7 @@ class App:
         self.refusals = Refusals(self.observability.events, Buckets())
         self._build_tool_services(Retriever(self.model.embedder, self.catalogue_index))
         self._build_text_services(Retriever(self.text_model.embedder, self.index))
+        self.own_logins = OwnLogins(self.logins, lambda: self.gateway.specs, self.visibility.shows_server)
         self.profiles.watch(self.native_changes.compare_lists)
         self.code = CodeMode(self)
 

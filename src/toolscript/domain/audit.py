@@ -1,4 +1,5 @@
-"""The audit: what is kept of every call of a tool and of every search for tools, and how it is queried."""
+"""The audit: what is kept of every call of a tool, of every search for tools, and of changes of servers, and how it is
+queried."""
 
 from __future__ import annotations
 
@@ -16,9 +17,8 @@ MAX_ID = 2**63 - 1
 # The types of events that are in the audit.
 CALL_EVENTS = frozenset({"tools.call", "prompts.get", "resources.read", "code.run"})
 SEARCH_EVENTS = frozenset({"tools.search", "hierarchical.search", "skills.search"})
-
-
 REFUSAL_EVENT = "access.refused"
+SERVER_EVENT = "servers.change"
 
 
 class AuditKind(StrEnum):
@@ -28,17 +28,19 @@ class AuditKind(StrEnum):
     SEARCHES = "searches"
     REFUSALS = "refusals"
     """Requests without a valid key, or whose key lacks the scope."""
+    SERVERS = "servers"
+    """Servers that were added, started, stopped or restarted, and logins at them."""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditEvent:
-    """A call of a tool, a search, or a refused request. No secret is in it."""
+    """A call of a tool, a search, a refused request, or a change of a server. No secret is in it."""
 
     id: int
     kind: AuditKind
     tool: str
     """`server__tool`, as the caller named it if there is no such tool; the type of a search; the method and
-    path of a refused request."""
+    path of a refused request; what was done to a server."""
     server: str
     caller: str
     """The name of the key, `oauth:SUBJECT`, `owner`, or the client's address."""
@@ -54,7 +56,7 @@ class AuditEvent:
     request_id: str
     details: str
     """The digest of a call's arguments, or them without their secrets; the words of a search; why a request was
-    refused."""
+    refused; the command of an added server without its secrets, or whose login it is."""
 
     @property
     def at(self) -> float:

@@ -65,6 +65,10 @@ class Unauthorized(ToolscriptError):
     code = "UNAUTHORIZED"
 
 
+class LoginDeclined(Unauthorized):
+    """A person cancelled a login at the authorization server, or it refused that person."""
+
+
 class Forbidden(ToolscriptError):
     """The caller is identified and may not do this."""
 

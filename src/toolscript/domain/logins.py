@@ -59,6 +59,15 @@ class Login:
 
 
 @dataclass(frozen=True, slots=True)
+class LoginState:
+    """Whether there is a login for a server, or why that is unknown."""
+
+    server: str
+    login: Login | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StoredLogin:
     """A login in a store. The version changes with every write."""
 

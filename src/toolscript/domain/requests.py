@@ -27,6 +27,11 @@ COMMAND_LINE = "toolscript-command-line"
 """The user agent of commands that send requests to a gateway."""
 
 
+def name_caller() -> str:
+    """Returns who sends the current request, for logs and events: the name of the key, or else the client's address."""
+    return caller_name.get() or client_address.get()
+
+
 def current_request_id() -> str:
     """Returns the id of the current request, or a new id outside of requests."""
     return request_id.get() or str(uuid4())

@@ -14,6 +14,7 @@ from tests.servers import make_scripted_spec
 from tests.servers.gateway import RunningGateway, run_gateway
 from tests.servers.logins import serving_authorization, serving_protected
 from tests.surfaces.console.conftest import OpenPage, Page, find_violations
+from tests.surfaces.console.test_access import create_key
 
 HOSTILE_SERVER = "<img src=x onerror=alert(5)> ?#%"
 HOSTILE_LINE = '<script>alert(3)</script> <img src=x onerror="alert(4)"> \u202esdrawkcab'
@@ -137,6 +138,46 @@ async def test_a_person_logs_in_at_a_server_from_the_page(tmp_path: Path, open_p
             assert await find_violations(tab) == []
             await row.get_by_text("ready", exact=True).wait_for()
             await link.wait_for(state="detached")
+            await row.get_by_role("button", name="web").click()
+            await row.get_by_text(f"logged in at {authorization.issuer}").wait_for()
+            await row.get_by_role("button", name="Log out").click()
+            dialog = page.get_by_role("dialog", name="Log out at web?")
+            await dialog.get_by_text("for everyone").wait_for()
+            assert await find_violations(page) == []
+            await dialog.get_by_role("button", name="Cancel").click()
+            await row.get_by_text(f"logged in at {authorization.issuer}").wait_for()
+            await row.get_by_role("button", name="Log out").click()
+            await dialog.get_by_role("button", name="Log out").click()
+            await row.get_by_text("Logged out.").wait_for()
+            await row.get_by_text("needs a login", exact=True).wait_for()
+
+
+@pytest.mark.req("W-01", "W-02", "G-11")
+async def test_a_key_that_may_only_call_tools_makes_and_removes_its_own_login(
+    tmp_path: Path, open_page: OpenPage
+) -> None:
+    with serving_authorization(ttl=3600) as authorization, serving_protected(authorization.issuer) as web:
+        write_servers(tmp_path, {"web": {"type": "http", "url": web.http, "oauth": {"perUser": True}}})
+        with run_gateway(tmp_path, "--data-dir", str(tmp_path / "data"), API_KEY="of the operator") as gateway:
+            key = create_key(tmp_path, "call")
+            page = await open_page(f"{gateway.url}/#/servers", expects=(GONE, "Failed to load resource"))
+            dialog = page.get_by_role("dialog", name="Sign in")
+            await dialog.get_by_label("Key", exact=False).first.fill(key)
+            await dialog.get_by_role("button", name="Sign in").click()
+            own = page.get_by_role("region", name="Your logins")
+            await own.get_by_text("not logged in").wait_for()
+            await own.get_by_role("button", name="Log in").click()
+            assert await find_violations(page) == []
+            async with page.context.expect_page() as opened:
+                await own.get_by_role("link", name="Continue at 127.0.0.1").click()
+            tab = await opened.value
+            await tab.get_by_role("heading", name="Logged in").wait_for()
+            await own.get_by_text(f"logged in at {authorization.issuer}").wait_for()
+            await own.get_by_role("button", name="Log out").click()
+            dialog = page.get_by_role("dialog", name="Log out at web?")
+            await dialog.get_by_role("button", name="Log out").click()
+            await own.get_by_text("Logged out.").wait_for()
+            await own.get_by_text("not logged in").wait_for()
 
 
 @pytest.mark.req("W-01", "G-01")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from tests.servers import make_scripted_server
 from toolscript.app.app import App, open_app
+from toolscript.configuration.snippets import ConfigurationPlace
 from toolscript.domain.access import Scope
 from toolscript.settings import load_settings
 from toolscript.surfaces.http.app import create_http_app
@@ -74,6 +76,7 @@ async def audited(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
         await app.gateway.settle(TIMEOUT_SECONDS)
         http = create_http_app(served := ServedApp(settings, app))
         served.mark_ready()
+        served.place = ConfigurationPlace(None, tmp_path, tmp_path, {})
         async with (
             http.router.lifespan_context(http),
             httpx.AsyncClient(transport=httpx.ASGITransport(http), base_url="http://127.0.0.1") as client,
@@ -252,3 +255,44 @@ async def test_refused_requests_are_events_with_who_what_and_why(audited: Audite
     assert TOKEN not in str(events)
     assert (await audited.list_events(2, admin, kind="refusals", caller="admin"))[0]["request_id"]
     assert await audited.list_events(0, admin) == []
+
+
+@pytest.mark.req("G-01")
+async def test_changes_of_servers_are_events_with_who_and_what_and_without_secrets(
+    audited: Audited, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    _, admin = await audited.app.keys.create("admin", [Scope.ADMIN])
+    await audited.list_events(0, admin, kind="servers")  # from now on a key is required
+    entry: dict[str, Any] = {
+        "command": "uvx",
+        "args": ["tool", "--password", PASSWORD, f"--url=https://a:{PASSWORD}@b"],
+    }
+    entry |= {"env": {"GH_TOKEN": TOKEN}}
+    snippet = {"mcpServers": {"new": entry, "web": {"url": f"https://w.example/mcp?token={TOKEN}"}}}
+    headers = {"X-API-Key": admin}
+    assert (
+        await audited.client.post("/api/v1/servers", json={"snippet": json.dumps(snippet)}, headers=headers)
+    ).status_code == 201
+    for action, name in (("stop", "scripted"), ("start", "scripted"), ("restart", "scripted"), ("stop", "nobody")):
+        await audited.client.post(f"/api/v1/servers/{name}/{action}", headers=headers)
+    events = await audited.list_events(6, admin, kind="servers")
+    assert [(event["tool"], event["server"], event["outcome"]) for event in events] == [
+        ("stop", "nobody", "NOT_FOUND"),
+        ("restart", "scripted", "ok"),
+        ("start", "scripted", "ok"),
+        ("stop", "scripted", "ok"),
+        *[("add", event["server"], "ok") for event in events[4:]],
+    ]
+    assert {event["caller"] for event in events} == {"admin"}
+    about = {event["server"]: event["about"] for event in events[4:]}
+    assert about["new"].startswith("uvx tool --password '[redacted]'")
+    assert about["new"].endswith(" with GH_TOKEN")
+    assert about["web"].startswith("https://w.example/mcp")
+    assert PASSWORD not in str(events)
+    assert TOKEN not in str(events)
+    assert len(await audited.list_events(3, admin, kind="servers", server="scripted", outcome="ok")) == 3
+    assert len(await audited.list_events(1, admin, kind="servers", outcome="error")) == 1
+    lines = [r for r in caplog.records if r.message in {"servers_added", "server_started", "server_stopped"}]
+    assert {vars(line)["caller"] for line in lines} == {"admin"}
+    assert len(lines) == 3

@@ -22,6 +22,7 @@ from toolscript.domain.audit import (
     OK,
     REFUSAL_EVENT,
     SEARCH_EVENTS,
+    SERVER_EVENT,
     UNIQUE_BITS,
     AuditEvent,
     AuditKind,
@@ -32,7 +33,17 @@ from toolscript.ports.observability import AuditStore
 
 INTERVAL_SECONDS = 0.2
 RETRY_SECONDS = 1.0
-_DETAILS = {AuditKind.CALLS: "arguments", AuditKind.SEARCHES: "query", AuditKind.REFUSALS: "reason"}
+_KINDS = (
+    dict.fromkeys(CALL_EVENTS, AuditKind.CALLS)
+    | dict.fromkeys(SEARCH_EVENTS, AuditKind.SEARCHES)
+    | {REFUSAL_EVENT: AuditKind.REFUSALS, SERVER_EVENT: AuditKind.SERVERS}
+)
+_DETAILS = {
+    AuditKind.CALLS: "arguments",
+    AuditKind.SEARCHES: "query",
+    AuditKind.REFUSALS: "reason",
+    AuditKind.SERVERS: "about",
+}
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +70,7 @@ class AuditSink(QueuedSink):
         kind = event.get("type")
         if kind in SEARCH_EVENTS and event.get("preview"):
             self._typed.add(event)
-        elif kind in CALL_EVENTS | SEARCH_EVENTS | {REFUSAL_EVENT}:
+        elif kind in _KINDS:
             super().record(event)
 
     async def close(self) -> None:
@@ -80,8 +91,7 @@ class AuditSink(QueuedSink):
             closing.wait(self._retry_seconds)
 
     def _build_event(self, event: Mapping[str, Any]) -> AuditEvent:
-        kind = AuditKind.CALLS if event["type"] in CALL_EVENTS else AuditKind.SEARCHES
-        kind = AuditKind.REFUSALS if event["type"] == REFUSAL_EVENT else kind
+        kind = _KINDS[event["type"]]
         milliseconds = round(datetime.fromisoformat(event["time"]).timestamp() * 1000)
         # PostgreSQL's texts have no NUL.
         text = {name: value.replace("\0", "") for name, value in event.items() if isinstance(value, str)}

@@ -25,7 +25,7 @@ from toolscript.domain.audit import (
 
 T = TypeVar("T")
 
-_KINDS = (AuditKind.CALLS, AuditKind.SEARCHES, AuditKind.REFUSALS)
+_KINDS = (AuditKind.CALLS, AuditKind.SEARCHES, AuditKind.REFUSALS, AuditKind.SERVERS)
 _COLUMNS = "id, kind, tool, server, caller, profile, surface, outcome, ms, bytes, hits, request_id, details"
 _INSERT = (
     f"INSERT INTO audit_events ({_COLUMNS}) VALUES ({', '.join(f':{each}' for each in _COLUMNS.split(', '))}) "
@@ -180,7 +180,10 @@ def _build_conditions(query: AuditQuery) -> tuple[list[str], list[str], dict[str
         if query.outcome != ANY_ERROR:
             compared.append("outcome = :outcome")
             values["outcome"] = query.outcome
-    if equal and (query.outcome is None or query.outcome == OK):
+    if query.kind is AuditKind.SERVERS:  # they have an index of their own, which needs the number itself
+        found.append(f"kind = {_KINDS.index(query.kind)}")
+        compared = [each for each in compared if each != "kind = :kind"]
+    elif equal and (query.outcome is None or query.outcome == OK):
         found += ["kind = :kind", equal.pop(0)]
         compared.remove("kind = :kind")
     return found, compared + equal, values

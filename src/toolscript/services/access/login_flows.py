@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from toolscript.domain.errors import Forbidden, NotFound, TimedOut, Unavailable
+from toolscript.domain.errors import Conflict, Forbidden, NotFound, TimedOut, Unavailable
 from toolscript.domain.logins import Login, LoginName, name_login
 from toolscript.domain.servers import ServerSpec
 from toolscript.services.access.logins import Logins, require_login
+from toolscript.services.support.server_changes import ServerChanges, describe_login
 
 # How long a person may take, and how long the requests to the authorization server before and after that.
 LOGIN_SECONDS = 600.0
@@ -64,8 +65,9 @@ class _Flow:
 class LoginFlows:
     """The logins that are under way, by their states."""
 
-    def __init__(self, logins: Logins) -> None:
+    def __init__(self, logins: Logins, changes: ServerChanges) -> None:
         self._logins = logins
+        self._changes = changes
         self._flows: dict[str, _Flow] = {}
 
     async def begin(self, spec: ServerSpec, redirect_uri: str) -> BegunLogin:
@@ -73,7 +75,7 @@ class LoginFlows:
         server that has no login, and what `AuthorizationServers.authorize` raises."""
         require_login(spec)
         browser = WaitingBrowser(redirect_uri)
-        task = asyncio.create_task(self._logins.log_in(spec, browser), name=f"login at {spec.name}")
+        task = asyncio.create_task(self._log_in(spec, browser), name=f"login at {spec.name}")
         task.add_done_callback(lambda done: done.cancelled() or done.exception())  # perhaps nobody asks for it
         awaited: set[asyncio.Future[Any]] = {browser.url, task}
         await asyncio.wait(awaited, timeout=START_SECONDS, return_when=asyncio.FIRST_COMPLETED)
@@ -88,7 +90,9 @@ class LoginFlows:
         for flow in [each for each in self._flows.values() if each.name == name]:
             self._end(flow)
         while len(self._flows) >= MAX_FLOWS:
-            self._end(next(iter(self._flows.values())))
+            # A user who begins many ends their own first, not those of others.
+            waiting = [*self._flows.values()]
+            self._end(next((each for each in waiting if each.name.user == name.user), waiting[0]))
         self._flows[state] = flow = _Flow(begun, name, browser, task)
         task.add_done_callback(lambda _: self._flows.pop(state, None) if self._flows.get(state) is flow else None)
         return begun
@@ -96,11 +100,15 @@ class LoginFlows:
     async def finish(self, address: str, secret: str) -> tuple[str, Login]:
         """Takes the address that the browser was sent back to; returns the server's name and the login when the tokens
         are stored. Raises NotFound for an address of no login that is under way, Forbidden for another browser than the
-        one that began it, TimedOut, and what `AuthorizationServers.authorize` raises."""
+        one that began it, Conflict when another login or the end of the gateway ends this one meanwhile, TimedOut, and
+        what `AuthorizationServers.authorize` raises."""
         state = parse_qs(urlsplit(address).query).get("state", [""])[0]
         flow = self._flows.get(state)
         if flow is None:
-            raise NotFound("no login waits for this address: it has ended, or took too long. Begin it again")
+            raise NotFound(
+                "no login waits for this address: it was finished already, took too long, or another one was begun. "
+                "Begin again"
+            )
         if not secrets.compare_digest(secret.encode(), flow.begun.secret.encode()):
             raise Forbidden("this login was begun in another browser: begin it again in this one")
         if not flow.browser.address.done():
@@ -110,6 +118,13 @@ class LoginFlows:
                 return flow.begun.server, await asyncio.shield(flow.task)
         except TimeoutError:
             raise TimedOut(f"the authorization server did not answer within {FINISH_SECONDS:g} s") from None
+        except asyncio.CancelledError:
+            if not flow.task.cancelled() or _is_cancelled():
+                raise
+            raise Conflict(
+                f"another login at {flow.begun.server} was begun meanwhile, or the gateway is stopping: use the page "
+                "that was opened last, or begin again"
+            ) from None
 
     async def close(self) -> None:
         """Ends all logins that wait."""
@@ -118,6 +133,17 @@ class LoginFlows:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    async def _log_in(self, spec: ServerSpec, browser: WaitingBrowser) -> Login:
+        # Runs in the context of the request that begins it: the redirect has no key, and so no caller.
+        with self._changes.record("log in", spec.name, describe_login(spec.user)):
+            return await self._logins.log_in(spec, browser)
+
     def _end(self, flow: _Flow) -> None:
         self._flows.pop(flow.begun.state, None)
         flow.task.cancel()
+
+
+def _is_cancelled() -> bool:
+    """Whether somebody cancels the current task itself, and not only what it waits for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

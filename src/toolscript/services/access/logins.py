@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from toolscript.domain.errors import Invalid, ToolscriptError, Unauthorized, Unavailable
-from toolscript.domain.logins import Login, LoginName, StoredLogin, may_log_in, name_login
+from toolscript.domain.logins import Login, LoginName, LoginState, StoredLogin, may_log_in, name_login
 from toolscript.domain.servers import ServerSpec, Transport
 from toolscript.ports.logins import AuthorizationServers, Browser, LoginStore
 
@@ -47,6 +47,7 @@ class Logins:
         self._renewed_at: dict[LoginName, float] = {}
         self._renewals: set[asyncio.Task[str | None]] = set()
         self._ask_again_at = 0.0
+        self._on_change: Callable[[LoginName], None] = lambda _: None
         self._following: asyncio.Task[None] | None = None
 
     async def log_in(self, spec: ServerSpec, browser: Browser, scopes: Sequence[str] = ()) -> Login:
@@ -74,11 +75,23 @@ class Logins:
             stored = None
         if not await self._store.forget(name):
             raise Unauthorized(f"there is no login for server {spec.name}", details={"server": spec.name})
+        self._known[name] = None
+        self._on_change(name)
         try:
             return stored is not None and await self._servers.revoke(stored.login)
         except ToolscriptError as error:
             log.warning("login_not_revoked", extra={"server": spec.name, "reason": error.message})
             return False
+
+    async def find(self, spec: ServerSpec) -> LoginState:
+        """Whether there is a login for this server and its user."""
+        if not may_log_in(spec):
+            return LoginState(spec.name)
+        try:
+            stored = await self._store.read(name_login(spec))
+        except ToolscriptError as error:
+            return LoginState(spec.name, problem=error.message)
+        return LoginState(spec.name, stored.login if stored else None)
 
     async def get_token(self, spec: ServerSpec) -> str | None:
         """A token that has not expired, or None without a login. Raises Unavailable."""
@@ -103,7 +116,8 @@ class Logins:
 
     def start_following(self, on_change: Callable[[LoginName], None]) -> None:
         """Calls `on_change` whenever somebody logs in or out, until closed."""
-        self._following = asyncio.create_task(self._follow(on_change), name="logins")
+        self._on_change = on_change
+        self._following = asyncio.create_task(self._follow(), name="logins")
 
     async def close(self) -> None:
         """Finishes renewals: their tokens would be lost."""
@@ -112,7 +126,7 @@ class Logins:
             await asyncio.gather(self._following, return_exceptions=True)
         await asyncio.gather(*self._renewals, return_exceptions=True)
 
-    async def _follow(self, on_change: Callable[[LoginName], None]) -> None:
+    async def _follow(self) -> None:
         while True:
             await asyncio.sleep(POLL_SECONDS)
             if not self._known:
@@ -125,7 +139,7 @@ class Logins:
             for name, login in [*self._known.items()]:
                 if ids.get(name) != (login.id if login else None):
                     del self._known[name]
-                    on_change(name)
+                    self._on_change(name)
 
     async def _load(self, name: LoginName) -> Login | None:
         silence = Unavailable("its login cannot be read: the store does not answer")

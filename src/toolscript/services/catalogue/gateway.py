@@ -24,6 +24,7 @@ from toolscript.domain.errors import (
     Unavailable,
     UpstreamFailed,
 )
+from toolscript.domain.requests import name_caller
 from toolscript.domain.servers import (
     NO_RELAY,
     CallRelay,
@@ -188,7 +189,7 @@ class Gateway:
             connection = self._get_connection(name)
             if not connection.is_stopped:
                 self._stopped[name] = reason
-                log.info("server_stopped", extra={"server": name, "reason": reason})
+                log.info("server_stopped", extra={"server": name, "reason": reason, "caller": name_caller()})
                 await asyncio.gather(connection.halt(reason), self._close_user_connections({name}))
         return self._get_status(connection)
 
@@ -198,7 +199,7 @@ class Gateway:
             connection = self._get_connection(name)
             self._stopped.pop(name, None)
             self._admission.forget(name)
-            log.info("server_started", extra={"server": name})
+            log.info("server_started", extra={"server": name, "caller": name_caller()})
             connection.start()
         return self._get_status(connection)
 
@@ -208,9 +209,14 @@ class Gateway:
             connection = self._get_connection(name)
             self._stopped.pop(name, None)
             self._admission.forget(name)
-            log.info("server_restarted", extra={"server": name, "reason": reason})
+            log.info("server_restarted", extra={"server": name, "reason": reason, "caller": name_caller()})
             await asyncio.gather(connection.restart(reason), self._close_user_connections({name}))
         return self._get_status(connection)
+
+    @property
+    def specs(self) -> Mapping[str, ServerSpec]:
+        """The entries of the servers, by name."""
+        return {name: connection.spec for name, connection in self._connections.items()}
 
     def get_spec(self, name: str) -> ServerSpec:
         """The entry of a server. Raises NotFound."""

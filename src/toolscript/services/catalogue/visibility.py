@@ -97,6 +97,14 @@ class Visibility:
             return profile is None or profile.shows(item)
         return (await self.find_view()).shows(item.id)
 
+    async def shows_server(self, server: str) -> bool:
+        """Whether the caller may see an item of that server, or everything."""
+        view = await self.find_view()
+        if view.ids is None:
+            return True
+        facts = (await self._snapshots.current().facts()).items
+        return any(facts[item_id].server == server for item_id in view.ids if item_id in facts)
+
     async def select(self, items: Iterable[Item]) -> list[Item]:
         """Those of the items that the caller may see."""
         profile = self.profile

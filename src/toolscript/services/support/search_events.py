@@ -16,10 +16,9 @@ from typing import Any
 from toolscript.domain.errors import ToolscriptError
 from toolscript.domain.redaction import redact_arguments, redact_text
 from toolscript.domain.requests import (
-    caller_name,
-    client_address,
     current_request_id,
     is_preview,
+    name_caller,
     profile_name,
     surface_name,
 )
@@ -67,7 +66,7 @@ def build_event(kind: str, report: SearchReport, about: Event, code: str | None)
         "type": kind,
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "request_id": current_request_id(),
-        "caller": caller_name.get() or client_address.get(),
+        "caller": name_caller(),
         "profile": profile_name.get() or "",
         "surface": surface_name.get(),
         **about,

@@ -65,3 +65,5 @@ def _build_event(event: AuditEvent) -> dict[str, Any]:
             return about | {"hits": event.hits, "query": event.details}
         case AuditKind.REFUSALS:
             return about | {"reason": event.details}
+        case AuditKind.SERVERS:
+            return about | {"about": event.details}

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from toolscript.configuration.snippets import PlannedAddition
+    from toolscript.domain.logins import LoginState
     from toolscript.domain.servers import LogLine, ServerStatus
 
 
@@ -43,6 +44,17 @@ def build_server_response(s: ServerStatus) -> dict[str, Any]:
         "restartReason": s.restart_reason,
         "recentCalls": [{"ms": call.ms, "ok": call.is_ok} for call in s.recent_calls],
         "logLines": s.log_lines,
+    }
+
+
+def build_login_response(state: LoginState) -> dict[str, Any]:
+    """Builds the response of `GET /api/v1/servers/{name}/login`, and one server of `GET /api/v1/own-logins`."""
+    return {
+        "server": state.server,
+        "loggedIn": state.login is not None,
+        "issuer": state.login.issuer if state.login else None,
+        "scope": state.login.scope if state.login else None,
+        "problem": state.problem,
     }
 
 

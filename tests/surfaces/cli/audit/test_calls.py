@@ -69,6 +69,7 @@ def test_calls_and_searches_are_listed_filtered_paged_and_summed_up(
 def test_without_any_call_there_is_nothing_to_list(small_folder: Path) -> None:
     assert "No calls." in invoke("calls")
     assert "No refused requests." in invoke("calls", "--kind", "refusals")
+    assert "No changes of servers." in invoke("calls", "--kind", "servers")
 
 
 def test_refused_requests_are_listed_with_their_reason(
@@ -83,6 +84,16 @@ def test_refused_requests_are_listed_with_their_reason(
     assert (event["tool"], event["outcome"], event["surface"]) == ("GET /search", "UNAUTHORIZED", "cli")
     assert event["reason"].startswith("this gateway requires a valid key")
     assert "GET /search" in invoke("calls", "--kind", "refusals")
+
+
+def test_changes_of_servers_are_listed_with_who_made_them(
+    small_folder: Path, start_gateway: Callable[[], None]
+) -> None:
+    start_gateway()
+    invoke("servers", "stop", "nobody", code=4)
+    (event,) = list_events(1, "--kind", "servers")
+    assert (event["tool"], event["server"], event["outcome"]) == ("stop", "nobody", "NOT_FOUND")
+    assert event["caller"] in invoke("calls", "--kind", "servers")
 
 
 def test_an_audit_that_is_switched_off_says_how_to_switch_it_on(

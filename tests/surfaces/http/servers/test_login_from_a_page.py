@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
@@ -21,8 +22,9 @@ from tests.servers.logins import (
 )
 from toolscript.app.app import App, open_app
 from toolscript.domain.access import Scope
+from toolscript.domain.profiles import ItemRules, Profile
 from toolscript.domain.servers import OAuthSpec
-from toolscript.services.access import keys
+from toolscript.services.access import keys, login_flows
 from toolscript.settings import load_settings
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.served_app import ServedApp
@@ -31,6 +33,7 @@ pytestmark = pytest.mark.req("G-11", "X-04")
 
 TIMEOUT_SECONDS = 60.0
 PATH = "/api/v1/servers/web/login"
+OWN_PATH = "/api/v1/own-logins/shared"
 OWN = {"Origin": "http://127.0.0.1:3780"}
 
 
@@ -145,30 +148,128 @@ def _read_keys_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(keys, name, seconds)
 
 
-@pytest.mark.usefixtures("_read_keys_every_time")
-async def test_a_user_logs_in_for_calls_with_the_own_key(app: App) -> None:
-    path = "/api/v1/servers/shared/login"
-    async with connect(app) as http:
-        refused = await http.post(path, params={"own": True}, headers=OWN)
-        assert (refused.status_code, "without a named key" in refused.text) == (400, True)
-        _, ann = await app.keys.create("ann", [Scope.ADMIN, Scope.CALL, Scope.SEARCH])
-        http.headers["X-API-Key"] = ann
-        assert (await http.post(PATH, params={"own": True}, headers=OWN)).status_code == 400
-        for own in (False, True):
-            begun = await http.post(path, params={"own": own}, headers=OWN)
-            assert (await http.get(await asyncio.to_thread(follow_redirects, begun.json()["url"]))).status_code == 200
-            async with asyncio.timeout(TIMEOUT_SECONDS):
-                while not any(s.name == "shared" and s.state == "ready" for s in app.gateway.statuses):  # noqa: ASYNC110
-                    await asyncio.sleep(0.05)
-            called = await http.post("/tools/shared__echo", json={"text": "x"})
-            assert called.status_code == (200 if own else 503), called.text
+async def log_in(http: httpx.AsyncClient, path: str) -> httpx.Response:
+    """Begins a login and finishes it in the same browser; returns the page that it ends with."""
+    begun = await http.post(path, headers=OWN)
+    assert begun.status_code == 200, begun.text
+    return await http.get(await asyncio.to_thread(follow_redirects, begun.json()["url"]))
+
+
+async def wait_until_ready(app: App, name: str) -> None:
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while not any(s.name == name and s.state == "ready" for s in app.gateway.statuses):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
 
 
 @pytest.mark.usefixtures("_read_keys_every_time")
-async def test_beginning_a_login_needs_the_scope_admin(app: App) -> None:
-    _, weak = await app.keys.create("weak", [Scope.SEARCH, Scope.CALL])
-    _, strong = await app.keys.create("strong", [Scope.ADMIN])
+async def test_users_make_see_and_remove_their_own_logins_and_no_others(app: App) -> None:
+    keys = {name: (await app.keys.create(name, [Scope.CALL]))[1] for name in ("ann", "bob")}
+    _, admin = await app.keys.create("admin", [Scope.ADMIN])
+    async with connect(app) as http, connect(app) as ann, connect(app) as bob:
+        http.headers["X-API-Key"], ann.headers["X-API-Key"], bob.headers["X-API-Key"] = admin, keys["ann"], keys["bob"]
+        assert (await log_in(http, "/api/v1/servers/shared/login")).status_code == 200
+        await wait_until_ready(app, "shared")
+        refused = await ann.post("/tools/shared__echo", json={"text": "x"})
+        assert (refused.status_code, "toolscript login shared --user ann" in refused.text) == (503, True)
+        assert (await log_in(ann, OWN_PATH)).status_code == 200
+        assert (await ann.post("/tools/shared__echo", json={"text": "x"})).status_code == 200
+        (mine,) = (await ann.get("/api/v1/own-logins")).json()["servers"]
+        assert (mine["server"], mine["loggedIn"], mine["problem"]) == ("shared", True, None)
+        assert mine["issuer"].startswith("http")
+        others = (await bob.get("/api/v1/own-logins")).json()
+        assert (others["user"], others["servers"][0]["loggedIn"]) == ("bob", False)
+        assert (await bob.delete(OWN_PATH)).status_code == 404
+        assert (await bob.post("/tools/shared__echo", json={"text": "x"})).status_code == 503
+        gone = await ann.delete(OWN_PATH)
+        assert (gone.status_code, gone.json()) == (200, {"server": "shared", "revoked": True})
+        assert not (await ann.get("/api/v1/own-logins")).json()["servers"][0]["loggedIn"]
+        assert (await ann.post("/tools/shared__echo", json={"text": "x"})).status_code == 503
+        assert (await http.get("/api/v1/servers/shared/login")).json()["loggedIn"]
+
+
+@pytest.mark.usefixtures("_read_keys_every_time")
+@pytest.mark.parametrize("scope", list(Scope))
+async def test_own_logins_need_the_scope_call_and_that_of_the_installation_admin(app: App, scope: Scope) -> None:
+    _, key = await app.keys.create("someone", [scope], tenant="acme")
     async with connect(app) as http:
-        assert (await http.post(PATH, headers=OWN)).status_code == 401
-        assert (await http.post(PATH, headers=OWN | {"X-API-Key": weak})).status_code == 403
-        assert (await http.post(PATH, headers=OWN | {"X-API-Key": strong})).status_code == 200
+        for path, needed in ((OWN_PATH, Scope.CALL), ("/api/v1/servers/shared/login", Scope.ADMIN)):
+            state = "/api/v1/own-logins" if needed is Scope.CALL else path
+            statuses = [
+                (await http.request(method, url, headers=OWN | {"X-API-Key": sent})).status_code
+                for sent in (key, "")
+                for method, url in (("GET", state), ("POST", path), ("DELETE", path))
+            ]
+            allowed = [200, 200, 404]  # nobody is logged in yet
+            assert statuses == [*(allowed if scope is needed else [403] * 3), 401, 401, 401], (path, scope)
+
+
+async def test_without_a_name_there_is_no_own_login(app: App) -> None:
+    async with connect(app) as http:
+        assert (await http.get("/api/v1/own-logins")).json() == {"user": None, "servers": []}
+        for method in ("POST", "DELETE"):
+            refused = await http.request(method, OWN_PATH, headers=OWN)
+            assert (refused.status_code, "without a named key" in refused.text) == (400, True)
+            shared = await http.request(method, "/api/v1/own-logins/web", headers=OWN)
+            assert (shared.status_code, "has one login for all" in shared.text) == (400, True)
+
+
+@pytest.mark.req("G-19")
+@pytest.mark.usefixtures("_read_keys_every_time")
+async def test_a_server_that_a_profile_hides_has_no_own_login_and_is_not_suggested(app: App) -> None:
+    _, ann = await app.keys.create("ann", [Scope.CALL])
+    app.profiles.replace([Profile("few", allow=ItemRules(servers=("local",)), keys=frozenset({"ann"}))])
+    async with connect(app, headers={"X-API-Key": ann}) as http:
+        assert (await http.get("/api/v1/own-logins")).json()["servers"] == []
+        for name in ("shared", "share", "nobody"):
+            refused = await http.post(f"/api/v1/own-logins/{name}", headers=OWN)
+            assert (refused.status_code, refused.json()["error"]["message"]) == (404, f"no such server: {name!r}")
+
+
+async def test_the_installation_logs_out_and_the_server_needs_a_login_again(app: App) -> None:
+    async with connect(app) as http:
+        assert not (await http.get(PATH)).json()["loggedIn"]
+        assert (await log_in(http, PATH)).status_code == 200
+        await wait_until_ready(app, "web")
+        assert (await http.get(PATH)).json()["loggedIn"]
+        assert (await http.delete(PATH)).json() == {"server": "web", "revoked": True}
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            while not any(s.name == "web" and s.needs_login for s in app.gateway.statuses):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        again = await http.delete(PATH)
+        assert (again.status_code, "there is no login" in again.text) == (404, True)
+        assert (await http.get("/api/v1/servers/local/login")).json()["loggedIn"] is False
+
+
+async def test_a_login_that_does_not_succeed_ends_with_a_page_that_says_why(
+    app: App, authorization: Authorization, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with connect(app) as browser:
+
+        async def begin() -> str:
+            begun = await browser.post(PATH, headers=OWN)
+            return parse_qs(urlsplit(str(begun.json()["url"])).query)["state"][0]
+
+        def check(page: httpx.Response, status: int, title: str, text: str) -> None:
+            assert (page.status_code, page.headers["content-type"]) == (status, "text/html; charset=utf-8")
+            assert (f"<h1>{title}</h1>" in page.text, text in page.text) == (True, True), page.text
+
+        declined = {"state": await begin(), "error": "access_denied", "iss": authorization.issuer}
+        check(await browser.get("/callback", params=declined), 401, "Login cancelled", "nothing has changed")
+        check(await browser.get("/callback", params=declined), 404, "This login has ended", "Begin again")
+        failed = declined | {"state": await begin(), "error": "server_error"}
+        check(await browser.get("/callback", params=failed), 401, "Not logged in", "refused the login: server_error")
+        check(await browser.get("/callback"), 404, "This login has ended", "Begin again")
+        monkeypatch.setattr(login_flows, "LOGIN_SECONDS", 0.0)
+        late = await begin()
+        page = await browser.get("/callback", params={"state": late, "code": "x"})
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            while page.status_code != 404:
+                page = await browser.get("/callback", params={"state": late, "code": "x"})
+        check(page, 404, "This login has ended", "took too long")
+
+
+async def test_while_the_gateway_starts_the_redirect_ends_with_a_page(app: App) -> None:
+    transport = httpx.ASGITransport(create_http_app(ServedApp(app.settings)))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:3780") as browser:
+        page = await browser.get("/callback", params={"state": "x", "code": "y"})
+        assert (page.status_code, "<h1>Not logged in</h1>" in page.text) == (503, True)

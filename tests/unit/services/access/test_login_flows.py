@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
 
+from tests.fixtures.catalogue import Events
 from tests.servers.logins import (
     Authorization,
     ProtectedServer,
@@ -20,11 +22,13 @@ from toolscript.adapters.mcp.oauth.servers import OAuthServers
 from toolscript.adapters.sealing import InstallationKey
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.logins import SqlLogins
-from toolscript.domain.errors import Forbidden, Invalid, NotFound, Unauthorized, Unavailable
+from toolscript.domain.errors import Conflict, Forbidden, Invalid, NotFound, Unauthorized, Unavailable
+from toolscript.domain.requests import caller_name
 from toolscript.domain.servers import ServerSpec, Transport
 from toolscript.services.access import login_flows as module
 from toolscript.services.access.login_flows import LoginFlows
 from toolscript.services.access.logins import Logins
+from toolscript.services.support.server_changes import ServerChanges
 
 pytestmark = pytest.mark.req("G-11", "X-04")
 
@@ -53,8 +57,13 @@ async def logins(tmp_path: Path) -> AsyncIterator[Logins]:
 
 
 @pytest.fixture
-async def flows(logins: Logins) -> AsyncIterator[LoginFlows]:
-    flows = LoginFlows(logins)
+def events() -> Events:
+    return Events()
+
+
+@pytest.fixture
+async def flows(logins: Logins, events: Events) -> AsyncIterator[LoginFlows]:
+    flows = LoginFlows(logins, ServerChanges(events))
     yield flows
     await flows.close()
 
@@ -87,6 +96,40 @@ async def test_a_new_login_at_the_same_server_ends_the_one_before(flows: LoginFl
     assert (await flows.finish(await log_in(second.url), second.secret))[0] == "web"
 
 
+async def test_logins_are_events_of_who_began_them(flows: LoginFlows, events: Events, web: ProtectedServer) -> None:
+    caller_name.set("ann")
+    begun = await flows.begin(replace(web.make_spec(), user="ann"), REDIRECT)
+    caller_name.set(None)  # as in the redirect
+    await flows.finish(await log_in(begun.url), begun.secret)
+    (event,) = events.recorded
+    assert (event["tool"], event["server"], event["caller"], event["about"], event["error"]) == (
+        "log in",
+        "web",
+        "ann",
+        "login of ann",
+        None,
+    )
+
+
+async def test_the_end_of_the_gateway_ends_a_login_and_says_so(flows: LoginFlows, web: ProtectedServer) -> None:
+    begun = await flows.begin(web.make_spec(), REDIRECT)
+    waiting = asyncio.create_task(flows.finish(await log_in(begun.url), begun.secret))
+    await asyncio.sleep(0)
+    await flows.close()
+    with pytest.raises(Conflict, match="the gateway is stopping"):
+        await waiting
+
+
+async def test_a_user_who_begins_many_logins_ends_none_of_others(
+    flows: LoginFlows, web: ProtectedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_FLOWS", 2)
+    bobs = await flows.begin(replace(web.make_spec(), user="bob"), REDIRECT)
+    for number in range(3):
+        await flows.begin(replace(web.make_spec(name=f"web{number}"), user="ann"), REDIRECT)
+    assert (await flows.finish(await log_in(bobs.url), bobs.secret))[0] == "web"
+
+
 async def test_only_so_many_logins_wait_at_once(
     flows: LoginFlows, web: ProtectedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,7 +149,7 @@ async def test_errors_are_reported_to_the_browser_that_waits(
         await flows.begin(ServerSpec("gone", Transport.HTTP, url="http://127.0.0.1:9/mcp"), REDIRECT)
     begun = await flows.begin(web.make_spec(), REDIRECT)
     refusal = urlencode({"state": begun.state, "error": "access_denied", "iss": authorization.issuer})
-    with pytest.raises(Unauthorized, match="refused the login: access_denied"):
+    with pytest.raises(Unauthorized, match="cancelled or refused"):
         await flows.finish(f"{REDIRECT}?{refusal}", begun.secret)
     for address in (REDIRECT, f"{REDIRECT}?state=", f"{REDIRECT}?state=\u20ac&code=1"):
         with pytest.raises(NotFound):

@@ -25,7 +25,7 @@ from mcp.shared.auth import OAuthClientMetadata, OAuthMetadata, OAuthToken
 
 from toolscript.adapters.mcp.oauth.discovery import UNAUTHORIZED, AuthorizationPlan, discover, probe
 from toolscript.adapters.mcp.oauth.http import describe_answer, describe_host, fetch, find_error_code
-from toolscript.domain.errors import Invalid, Unauthorized, Unavailable, UpstreamFailed
+from toolscript.domain.errors import Invalid, LoginDeclined, Unauthorized, Unavailable, UpstreamFailed
 from toolscript.domain.logins import Login
 from toolscript.domain.servers import ServerSpec
 from toolscript.ports.logins import Browser
@@ -188,6 +188,8 @@ async def _request_code(plan: AuthorizationPlan, client_id: str, scope: str, bro
     except OAuthFlowError as error:
         raise Unauthorized(f"mixed-up issuer: the answer does not come from {describe_host(plan.issuer)}") from error
     host = describe_host(plan.issuer)
+    if given.get("error") == "access_denied":
+        raise LoginDeclined(f"the login was cancelled or refused at {host} (access_denied), and nothing has changed")
     if "error" in given:
         code = given["error"] if given["error"].replace("_", "").isalnum() else "unknown error"
         raise Unauthorized(f"{host} refused the login: {code[:40]}")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from toolscript.settings import Settings
 
 PATH = "/api/v1/calls"
-KINDS = ("calls", "searches", "refusals")
+KINDS = ("calls", "searches", "refusals", "servers")
 MAX_LIMIT = 1000
 
 Answer = Mapping[str, Any]
@@ -40,8 +40,8 @@ Answer = Mapping[str, Any]
 @options.gateway
 @options.as_json
 def calls(summary: str | None, limit: int, page_token: str | None, **filters: Any) -> None:
-    """List the calls of tools, newest first; with --kind, the searches for tools, or the requests that were refused
-    because they had no valid key, or one without the scope.
+    """List the calls of tools, newest first; with --kind, the searches for tools, the requests that were refused
+    because they had no valid key, or one without the scope, or the changes of servers and logins at them.
 
     Each has its time, caller, tool, outcome and milliseconds, and a digest of its arguments, or with
     TOOLSCRIPT_AUDIT_ARGUMENTS=redacted their values; never a secret. Reads the audit of the gateway that runs, or
@@ -53,6 +53,7 @@ def calls(summary: str | None, limit: int, page_token: str | None, **filters: An
     toolscript calls --summary tool --since 7d
     toolscript calls --kind searches
     toolscript calls --kind refusals --since 1d
+    toolscript calls --kind servers
     """
     settings = read_settings()
     has_gateway = is_gateway_running(settings)
@@ -65,8 +66,7 @@ def calls(summary: str | None, limit: int, page_token: str | None, **filters: An
         return answer
 
     answer = request() if summary else _read_pages(request, limit, page_token)
-    show_events = {"calls": _show_calls, "searches": _show_searches, "refusals": _show_refusals}[filters["kind"]]
-    print_answer(answer, _show_summary if summary else show_events)
+    print_answer(answer, _show_summary if summary else _SHOWN[filters["kind"]])
 
 
 def _read_pages(request: Callable[..., Answer], limit: int, page_token: str | None) -> Answer:
@@ -152,6 +152,23 @@ def _show_refusals(answer: Answer) -> None:
     }
     print_table(columns, answer["events"], "No refused requests.", shortened=["Reason"], optional=["Surface"])
     _show_next(answer)
+
+
+def _show_changes(answer: Answer) -> None:
+    columns: Columns = {
+        "Time": _format_time,
+        "Change": "tool",
+        "Server": "server",
+        "Caller": "caller",
+        "Outcome": "outcome",
+        "Surface": "surface",
+        "About": "about",
+    }
+    print_table(columns, answer["events"], "No changes of servers.", shortened=["About"], optional=["Surface"])
+    _show_next(answer)
+
+
+_SHOWN = {"calls": _show_calls, "searches": _show_searches, "refusals": _show_refusals, "servers": _show_changes}
 
 
 def _show_summary(answer: Answer) -> None:

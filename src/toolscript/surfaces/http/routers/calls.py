@@ -1,4 +1,4 @@
-"""The audit over HTTP: who called which tool and how that went, and who searched for what."""
+"""The audit over HTTP: who called which tool and how that went, who searched for what, and who changed servers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ Time = Annotated[
 async def read_filters(
     app: CurrentApp,
     kind: Annotated[
-        AuditKind, Query(description="Calls of tools, searches for tools and skills, or refused requests.")
+        AuditKind,
+        Query(description="Calls of tools, searches for tools and skills, refused requests, or changes of servers."),
     ] = AuditKind.CALLS,
     tool: Tool = None,
     server: Server = None,
@@ -61,7 +62,7 @@ Filters = Annotated[AuditQuery, Depends(read_filters)]
 
 @router.get(
     "",
-    summary="List the calls of tools, searches, or refused requests, newest first",
+    summary="List the calls of tools, searches, refused requests, or changes of servers, newest first",
     response_model=schemas.CallListResponse,
     responses=errors(404),
 )

@@ -7,24 +7,35 @@ from __future__ import annotations
 
 import hashlib
 import html
-from dataclasses import replace
 from string import Template
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Path, Request
 from starlette.responses import HTMLResponse
 
-from toolscript.domain.errors import Forbidden, Invalid, ToolscriptError
+from toolscript.app.app import App
+from toolscript.domain.errors import (
+    Conflict,
+    Forbidden,
+    Invalid,
+    LoginDeclined,
+    NotFound,
+    TimedOut,
+    ToolscriptError,
+    Unauthorized,
+)
 from toolscript.domain.servers import ServerSpec
 from toolscript.services.access.login_flows import LOGIN_SECONDS
+from toolscript.services.support.server_changes import describe_login
 from toolscript.surfaces.callers import find_user
 from toolscript.surfaces.console.static_files import HEADERS
-from toolscript.surfaces.http.dependencies import ADMIN, PUBLIC, CurrentApp, is_loopback
+from toolscript.surfaces.http.dependencies import ADMIN, CALL, PUBLIC, CurrentApp, Served, is_loopback
 from toolscript.surfaces.http.errors import get_status
 from toolscript.surfaces.http.openapi import errors
 from toolscript.surfaces.http.responses import JsonResponse
 from toolscript.surfaces.http.schemas import servers as schemas
+from toolscript.surfaces.json import servers as responses
 
 # The path of `toolscript login`: authorization servers that know its address take any port of this machine with it.
 CALLBACK_PATH = "/callback"
@@ -38,34 +49,119 @@ PAGE = Template(
     "</body></html>"
 )
 
+# What a page says first about a login that did not succeed; the first matching class counts.
+TITLES: dict[type[ToolscriptError], str] = {
+    LoginDeclined: "Login cancelled",
+    NotFound: "This login has ended",
+    Conflict: "This login was replaced",
+    Forbidden: "Another browser began this login",
+    TimedOut: "The login took too long",
+}
+
 router = APIRouter(tags=["servers"])
+
+ServerName = Annotated[str, Path(description="The server's name in the configuration.")]
+ABOUT_BEGINNING = (
+    "For pages of the gateway itself: the response sets a cookie, and the login is finished in the same browser, which "
+    "the authorization server sends back to `/callback` of the gateway. Within 10 minutes; a new one ends the one "
+    "before. Elsewhere use `toolscript login`."
+)
+
+
+@router.get(
+    "/api/v1/servers/{name}/login",
+    summary="Whether the installation is logged in at a server",
+    response_model=schemas.LoginStateResponse,
+    responses=errors(404),
+    dependencies=[ADMIN],
+)
+async def get_login(name: ServerName, app: CurrentApp) -> JsonResponse:
+    return JsonResponse(responses.build_login_response(await app.logins.find(app.gateway.get_spec(name))))
 
 
 @router.post(
     "/api/v1/servers/{name}/login",
-    summary="Begin a login at a server that requires it (OAuth)",
-    description="For pages of the gateway itself: the response sets a cookie, and the login is finished in the same "
-    "browser, which the authorization server sends back to `/callback` of the gateway. Within 10 minutes; a new login "
-    "at the same server ends the one before. Elsewhere use `toolscript login`.",
+    summary="Begin the installation's login at a server that requires it (OAuth)",
+    description=ABOUT_BEGINNING,
     response_model=schemas.LoginResponse,
     responses=errors(400, 404, 502),
     dependencies=[ADMIN],
 )
-async def begin_login(
-    name: Annotated[str, Path(description="The server's name in the configuration.")],
-    request: Request,
-    app: CurrentApp,
-    own: Annotated[
-        bool, Query(description="For your own calls, at a server with a login per user, not for the installation.")
-    ] = False,
-) -> JsonResponse:
-    spec = app.gateway.get_spec(name)
-    if own:
-        spec = replace(spec, user=_find_own_user(spec, request))
+async def begin_login(name: ServerName, request: Request, app: CurrentApp) -> JsonResponse:
+    return await _begin(app, app.gateway.get_spec(name), request)
+
+
+@router.delete(
+    "/api/v1/servers/{name}/login",
+    summary="Log the installation out at a server",
+    description="Revokes the tokens, where the authorization server offers that, and forgets them.",
+    response_model=schemas.LogoutResponse,
+    responses=errors(400, 404),
+    dependencies=[ADMIN],
+)
+async def log_out(name: ServerName, app: CurrentApp) -> JsonResponse:
+    return await _log_out(app, app.gateway.get_spec(name))
+
+
+@router.get(
+    "/api/v1/own-logins",
+    summary="Your own logins, at servers with a login per user",
+    response_model=schemas.OwnLoginsResponse,
+    dependencies=[CALL],
+)
+async def list_own_logins(request: Request, app: CurrentApp) -> JsonResponse:
+    user = find_user(request.scope["grant"])
+    states = await app.own_logins.list_states(user)
+    return JsonResponse({"user": user or None, "servers": [responses.build_login_response(state) for state in states]})
+
+
+@router.post(
+    "/api/v1/own-logins/{name}",
+    summary="Begin a login for your own calls, at a server with a login per user",
+    description=ABOUT_BEGINNING,
+    response_model=schemas.LoginResponse,
+    responses=errors(400, 404, 502),
+    dependencies=[CALL],
+)
+async def begin_own_login(name: ServerName, request: Request, app: CurrentApp) -> JsonResponse:
+    return await _begin(app, await _get_own_spec(name, request, app), request)
+
+
+@router.delete(
+    "/api/v1/own-logins/{name}",
+    summary="Log out at a server with a login per user",
+    description="Revokes your tokens, where the authorization server offers that, and forgets them.",
+    response_model=schemas.LogoutResponse,
+    responses=errors(400, 404),
+    dependencies=[CALL],
+)
+async def remove_own_login(name: ServerName, request: Request, app: CurrentApp) -> JsonResponse:
+    return await _log_out(app, await _get_own_spec(name, request, app))
+
+
+# Not described: an authorization server sends the browser here, and it is answered with pages.
+@router.get(CALLBACK_PATH, response_class=HTMLResponse, include_in_schema=False, dependencies=[PUBLIC])
+async def finish_login(request: Request, served: Served) -> HTMLResponse:
+    cookie = _name_cookie(request.query_params.get("state", ""))
+    try:
+        server, _ = await served.app.login_flows.finish(str(request.url), request.cookies.get(cookie, ""))
+    except ToolscriptError as error:
+        title = next((title for kind, title in TITLES.items() if isinstance(error, kind)), "Not logged in")
+        return _build_page(title, f"{error.message[:1].upper()}{error.message[1:]}.", get_status(error))
+    response = _build_page("Logged in", f"Toolscript is logged in at {server}. Close this page.", 200)
+    response.delete_cookie(cookie, path=CALLBACK_PATH)
+    return response
+
+
+async def _get_own_spec(name: str, request: Request, app: App) -> ServerSpec:
+    return await app.own_logins.get_spec(name, find_user(request.scope["grant"]))
+
+
+async def _begin(app: App, spec: ServerSpec, request: Request) -> JsonResponse:
     origin = _find_origin(request)
     _require_free_redirect(spec, origin)
     begun = await app.login_flows.begin(spec, origin + CALLBACK_PATH)
-    response = JsonResponse({"server": name, "url": begun.url, "host": urlsplit(begun.url).netloc})
+    response = JsonResponse({"server": spec.name, "url": begun.url, "host": urlsplit(begun.url).netloc})
     response.set_cookie(
         _name_cookie(begun.state),
         begun.secret,
@@ -78,28 +174,13 @@ async def begin_login(
     return response
 
 
-# Not described: an authorization server sends the browser here, and it is answered with pages.
-@router.get(CALLBACK_PATH, response_class=HTMLResponse, include_in_schema=False, dependencies=[PUBLIC])
-async def finish_login(request: Request, app: CurrentApp) -> HTMLResponse:
-    cookie = _name_cookie(request.query_params.get("state", ""))
-    try:
-        server, _ = await app.login_flows.finish(str(request.url), request.cookies.get(cookie, ""))
-    except ToolscriptError as error:
-        return _build_page("Not logged in", error.message, get_status(error))
-    response = _build_page("Logged in", f"Toolscript is logged in at {server} and connects now. Close this page.", 200)
-    response.delete_cookie(cookie, path=CALLBACK_PATH)
-    return response
-
-
-def _find_own_user(spec: ServerSpec, request: Request) -> str:
-    """Whose login the caller's calls use. Raises Invalid where that is the login of the installation."""
-    user = find_user(request.scope["grant"])
-    if not spec.oauth.per_user or not user:
-        who = (
-            f"server {spec.name} has one login for all" if user else "without a named key you have no login of your own"
-        )
-        raise Invalid(f"{who}: log in for the installation", details={"server": spec.name, "field": "own"})
-    return user
+async def _log_out(app: App, spec: ServerSpec) -> JsonResponse:
+    with app.server_changes.record("log out", spec.name, describe_login(spec.user)):
+        try:
+            revoked = await app.logins.log_out(spec)
+        except Unauthorized as error:  # the caller is known, and the login is not there
+            raise NotFound(error.message, details=error.details) from None
+    return JsonResponse({"server": spec.name, "revoked": revoked})
 
 
 def _find_origin(request: Request) -> str:

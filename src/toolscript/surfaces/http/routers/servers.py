@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import ExitStack
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path
 
 from toolscript.configuration.snippets import PlannedAddition, plan_addition, write_addition
 from toolscript.domain.errors import Unavailable
-from toolscript.domain.requests import caller_name
+from toolscript.domain.requests import caller_name, name_caller
+from toolscript.domain.servers import Transport
+from toolscript.services.support.server_changes import describe_program
 from toolscript.surfaces.http.dependencies import ADMIN, CurrentApp, Served, require_known_caller
 from toolscript.surfaces.http.openapi import errors
 from toolscript.surfaces.http.responses import JsonResponse
@@ -50,9 +53,15 @@ async def check_snippet(served: Served, body: schemas.SnippetRequest) -> JsonRes
     dependencies=[KNOWN_CALLER],
 )
 async def add_servers(served: Served, body: schemas.SnippetRequest) -> JsonResponse:
-    addition = await _plan(served, body)
-    await asyncio.to_thread(write_addition, addition)
-    log.info("servers_added", extra={"servers": [server.name for server in addition.servers]})
+    addition, app = await _plan(served, body), served.app
+    with ExitStack() as recorded:
+        for server in addition.servers:
+            is_command = server.transport is Transport.STDIO
+            about = describe_program(server.runs, server.variables, is_command=is_command)
+            recorded.enter_context(app.server_changes.record("add", server.name, about))
+        await asyncio.to_thread(write_addition, addition)
+    names = [server.name for server in addition.servers]
+    log.info("servers_added", extra={"servers": names, "caller": name_caller()})
     return JsonResponse(responses.build_snippet_response(addition, added=True), status_code=201)
 
 
@@ -66,7 +75,8 @@ async def add_servers(served: Served, body: schemas.SnippetRequest) -> JsonRespo
     responses=errors(404),
 )
 async def stop_server(name: ServerName, app: CurrentApp) -> JsonResponse:
-    status = await app.gateway.stop_server(name, f"stopped {_describe_caller()}")
+    with app.server_changes.record("stop", name):
+        status = await app.gateway.stop_server(name, f"stopped {_describe_caller()}")
     return JsonResponse(responses.build_server_response(status))
 
 
@@ -79,7 +89,9 @@ async def stop_server(name: ServerName, app: CurrentApp) -> JsonResponse:
     responses=errors(404),
 )
 async def start_server(name: ServerName, app: CurrentApp) -> JsonResponse:
-    return JsonResponse(responses.build_server_response(await app.gateway.start_server(name)))
+    with app.server_changes.record("start", name):
+        status = await app.gateway.start_server(name)
+    return JsonResponse(responses.build_server_response(status))
 
 
 @router.post(
@@ -90,7 +102,8 @@ async def start_server(name: ServerName, app: CurrentApp) -> JsonResponse:
     responses=errors(404),
 )
 async def restart_server(name: ServerName, app: CurrentApp) -> JsonResponse:
-    status = await app.gateway.restart_server(name, f"restarted {_describe_caller()}")
+    with app.server_changes.record("restart", name):
+        status = await app.gateway.restart_server(name, f"restarted {_describe_caller()}")
     return JsonResponse(responses.build_server_response(status))
 
 

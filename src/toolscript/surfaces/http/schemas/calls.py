@@ -8,12 +8,13 @@ from toolscript.surfaces.http.schemas.models import ResponseModel
 
 
 class AuditEventResponse(ResponseModel):
-    """A call of a tool, a search for tools, or a refused request."""
+    """A call of a tool, a search for tools, a refused request, or a change of a server."""
 
     id: str
     time: str = Field(description="When it ended, in UTC.")
     tool: str = Field(
-        description="`server__tool`; of a search its type, such as `tools.search`; of a refusal method and path."
+        description="`server__tool`; of a search its type, such as `tools.search`; of a refusal method and path; of a "
+        "change of a server `add`, `start`, `stop`, `restart`, `log in` or `log out`."
     )
     server: str = Field(description="Empty for a search, and for a tool that does not exist.")
     caller: str = Field(description="The name of the key, `oauth:SUBJECT`, `owner`, or the client's address.")
@@ -29,10 +30,14 @@ class AuditEventResponse(ResponseModel):
     hits: int | None = Field(default=None, description="Number of results of a search.")
     query: str | None = Field(default=None, description="The words of a search, without secrets.")
     reason: str | None = Field(default=None, description="Why a request was refused.")
+    about: str | None = Field(
+        default=None,
+        description="Of a server that was added, the command or address without secrets; of a login, whose it is.",
+    )
 
 
 class CallListResponse(ResponseModel):
-    """Calls, searches or refused requests, newest first."""
+    """Calls, searches, refused requests or changes of servers, newest first."""
 
     events: list[AuditEventResponse]
     next_page_token: str | None = Field(

@@ -108,6 +108,32 @@ class SnippetResponse(ResponseModel):
     added: bool = Field(description="Whether the servers are in the file now.")
 
 
+class LoginStateResponse(CamelResponseModel):
+    """Whether there is a login at a server."""
+
+    server: str
+    logged_in: bool
+    issuer: str | None = Field(description="The authorization server of the login.")
+    scope: str | None = Field(description="The scopes that it granted, between spaces.")
+    problem: str | None = Field(description="Why the login cannot be read.")
+
+
+class OwnLoginsResponse(ResponseModel):
+    """The caller's own logins."""
+
+    user: str | None = Field(
+        description="Whose logins these are: the name of the key, or the token's subject. Null for callers without one."
+    )
+    servers: list[LoginStateResponse] = Field(description="Every server with a login per user that the caller may use.")
+
+
+class LogoutResponse(ResponseModel):
+    """A login that was removed."""
+
+    server: str
+    revoked: bool = Field(description="Whether the authorization server has revoked the tokens, too.")
+
+
 class LoginResponse(ResponseModel):
     """A login that waits for a person."""
 

@@ -154,7 +154,7 @@ async def test_a_refused_login_is_named_without_what_the_server_wrote(web: Prote
     def refuse(url: str) -> str:
         return f"{url.replace('code=', 'old=')}&error=access_denied&error_description=secret"
 
-    with pytest.raises(Unauthorized, match=r"refused the login: access_denied$"):
+    with pytest.raises(Unauthorized, match=r"cancelled or refused at \S+ \(access_denied\), and nothing has changed$"):
         await _log_in(web.make_spec(), UserWithBrowser(change=refuse))
 
 

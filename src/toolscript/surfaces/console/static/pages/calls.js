@@ -1,4 +1,4 @@
-// The audit log: calls, searches and refusals, with filters and a timeline.
+// The audit log: calls, searches, refusals and changes of servers, with filters and a timeline.
 import { html, useState } from "../core/dom.js";
 import { formatBytes, formatCount, formatMs } from "../core/format.js";
 import { useApi, useTitle } from "../core/hooks.js";
@@ -54,14 +54,14 @@ function shorten(text) {
 }
 
 function Events({ events, kind }) {
-  const last = { calls: "Arguments", searches: "Request", refusals: "Reason" }[kind];
+  const last = { calls: "Arguments", searches: "Request", refusals: "Reason", servers: "About" }[kind];
   return html`<div class="card table-scroll" tabindex="0"><table><thead><tr><th scope="col">Time</th><th scope="col">${kind === "calls" ? "Tool" : "What"}</th><th scope="col">Outcome</th><th scope="col" class="right">Took</th><th scope="col">Caller</th><th scope="col">${last}</th></tr></thead>
     <tbody>${events.map((event) => html`<tr key=${event.id}>
       <td class="nowrap muted" title=${event.time}>${new Date(event.time).toLocaleTimeString("en-GB")}</td>
-      <td>${kind === "calls" ? html`<a class="mono" href=${link("tool", event.tool)}><${Text} value=${event.tool} max=${80} /></a>` : html`<code><${Text} value=${event.tool} max=${80} /></code>`}</td>
+      <td>${kind === "calls" ? html`<a class="mono" href=${link("tool", event.tool)}><${Text} value=${event.tool} max=${80} /></a>` : html`<code><${Text} value=${event.tool} max=${80} /></code>${kind === "servers" && html` <${Text} value=${event.server} max=${80} />`}`}</td>
       <td><span class=${event.outcome === "ok" ? "tag good" : "tag bad"}><${Text} value=${event.outcome} max=${40} /></span></td>
       <td class="right nowrap">${formatMs(event.ms)}</td>
       <td><${Text} value=${event.caller} max=${40} /> <small>${event.surface}</small></td>
-      <td class="muted details"><${Text} value=${shorten(event.arguments ?? event.query ?? event.reason ?? "")} max=${120} />
+      <td class="muted details"><${Text} value=${shorten(event.arguments ?? event.query ?? event.reason ?? event.about ?? "")} max=${120} />
         ${event.bytes != null && html` <small>${formatBytes(event.bytes)}</small>`}${event.hits != null && html` <small>${event.hits} hits</small>`}</td></tr>`)}</tbody></table></div>`;
 }

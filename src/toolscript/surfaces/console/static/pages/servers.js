@@ -8,6 +8,7 @@ import { Empty, Loaded, Problem } from "../parts/states.js";
 import { Text, visible } from "../parts/text.js";
 import { AddServer } from "./servers/add_server.js";
 import { AgentConfiguration } from "./servers/agent_configuration.js";
+import { OwnLogins } from "./servers/own_logins.js";
 import { Server } from "./servers/server.js";
 
 const ORDER = { failed: 0, connecting: 1, stopped: 2, ready: 3, asleep: 4 };
@@ -20,6 +21,7 @@ export default function ServersPage({ at }) {
       ${data.configurationError && html`<p class="problem" role="alert"><strong>The last change of the configuration was not applied.</strong> <bdi>${visible(data.configurationError)}</bdi></p>`}
       ${data.configurationWarnings.map((warning) => html`<p class="note" key=${warning}><${Text} value=${warning} max=${500} /></p>`)}
       <${List} servers=${data.servers} first=${at.query.get("open")} />`}</${Loaded}>
+    ${!found.loading && html`<${OwnLogins} />`}
     ${found.data && html`<${AddServer} /><${Synchronise} />`}
     <${AgentConfiguration} />`;
 }

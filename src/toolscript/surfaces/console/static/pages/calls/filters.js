@@ -1,6 +1,6 @@
 import { html } from "../../core/dom.js";
 
-const KINDS = [["calls", "Calls"], ["searches", "Searches"], ["refusals", "Refused requests"]];
+const KINDS = [["calls", "Calls"], ["searches", "Searches"], ["refusals", "Refused requests"], ["servers", "Changes of servers"]];
 const TIMES = [["1h", "the last hour"], ["24h", "the last day"], ["7d", "the last week"], ["", "all"]];
 const OUTCOMES = [["", "all"], ["ok", "ok"], ["error", "errors"]];
 

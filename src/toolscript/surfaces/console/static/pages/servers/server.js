@@ -1,11 +1,12 @@
 // One server: its state and the reason, and on demand what it does.
 import { html, useEffect, useState } from "../../core/dom.js";
 import { formatMs, plural } from "../../core/format.js";
+import { useApi } from "../../core/hooks.js";
 import { link } from "../../core/router.js";
 import { Sparkline } from "../../parts/sparkline.js";
 import { Text, visible } from "../../parts/text.js";
 import { ServerActions } from "./actions.js";
-import { Login } from "./login.js";
+import { describeLogin, describeLogout, Login, Logout, sharedLogin } from "./login.js";
 import { ServerLog } from "./log.js";
 
 const STATES = {
@@ -15,6 +16,8 @@ const STATES = {
   asleep: ["", "", "Not running: the next call starts it"],
   stopped: ["", "warn", "Not running: calls are refused until somebody starts it"],
 };
+
+const REMOTE = new Set(["http", "sse"]);
 
 export function Server({ server, isOpen, onToggle }) {
   const offers = [["tools", "tool"], ["prompts", "prompt"], ["resources", "resource"]].filter(([name]) => server[name]);
@@ -30,7 +33,7 @@ export function Server({ server, isOpen, onToggle }) {
     </button>
     ${server.reason && html`<p class="server-reason"><bdi>${visible(server.reason).slice(0, 1500)}</bdi> <${Retry} server=${server} /></p>`}
     ${server.callsPausedSeconds != null && html`<p class="server-reason">Calls are refused for ${Math.ceil(server.callsPausedSeconds)} s, because it kept failing.</p>`}
-    ${server.needsLogin && html`<${Login} server=${server} />`}
+    ${server.needsLogin && html`<${Login} path=${sharedLogin(server.name)} effect="The server connects when you have logged in there." />`}
     ${isOpen && html`<${Details} server=${server} />`}
   </li>`;
 }
@@ -55,17 +58,31 @@ function Details({ server }) {
   const { recentCalls: calls } = server;
   return html`<div class="server-details">
     <${ServerActions} server=${server} />
-    ${server.loginPerUser && html`<${Login} server=${server} own />`}
     ${server.problems.length > 0 && html`<div class="note"><p>These items cannot be used:</p><ul>${server.problems.slice(0, 50).map((problem) => html`<li key=${problem}><${Text} value=${problem} max=${400} /></li>`)}</ul></div>`}
     <dl class="facts">
       <dt>Calls</dt><dd>${calls.length === 0 ? html`<span class="muted">none since the gateway started</span>` : html`<${Calls} calls=${calls} height=${44} />
         <span class="muted">the last ${calls.length}, the newest on the right: median ${formatMs(median(calls.map((call) => call.ms)))}, ${plural(calls.filter((call) => !call.ok).length, "error")}</span>
         <p><a href=${link("calls", "", { server: server.name })}>All calls</a></p>`}</dd>
+      ${REMOTE.has(server.transport) && html`<${SharedLogin} server=${server} />`}
       <dt>Restarts</dt><dd>${server.restarts}${server.restartReason && html`<span class="muted">, the last one: <${Text} value=${server.restartReason} max=${400} /></span>`}</dd>
       <dt>Tools</dt><dd><a href=${link("tools", "", { server: server.name })}>${plural(server.tools + server.prompts + server.resources, "item")} in the catalogue</a></dd>
     </dl>
     <${ServerLog} server=${server} />
   </div>`;
+}
+
+function SharedLogin({ server }) {
+  const [done, setDone] = useState("");
+  const login = useApi(sharedLogin(server.name), { version: server.state + server.needsLogin });
+  const finish = (revoked) => {
+    setDone(describeLogout(revoked));
+    login.reload();
+  };
+  if (!login.data?.loggedIn && !login.data?.problem && !done) return null;  // most servers need none
+  const effect = server.loginPerUser ? "The gateway cannot list its tools until somebody logs in again. Logins of users stay." : "Calls to its tools fail, for everyone, until somebody logs in again.";
+  return html`<dt>Login</dt><dd>${login.data && html`<span>${server.loginPerUser && "of the installation: "}${describeLogin(login.data)}</span>
+    ${(login.data.loggedIn || login.data.problem) && html` <${Logout} path=${sharedLogin(server.name)} server=${server.name} effect=${effect} onDone=${finish} />`}`}
+    <span role="status" class="muted">${!login.data?.loggedIn && done}</span></dd>`;
 }
 
 function median(values) {

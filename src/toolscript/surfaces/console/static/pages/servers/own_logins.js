@@ -1,0 +1,33 @@
+// The logins of the person who is signed in, at servers where every user has one.
+import { html, useState } from "../../core/dom.js";
+import { useApi } from "../../core/hooks.js";
+import { Text } from "../../parts/text.js";
+import { describeLogin, describeLogout, Login, Logout, ownLogin } from "./login.js";
+
+const WAITING_MS = 2000;
+
+export function OwnLogins() {
+  const [isWaiting, setWaiting] = useState(false);
+  const { data, reload } = useApi("/api/v1/own-logins", { every: isWaiting ? WAITING_MS : 0 });
+  if (!data?.servers.length) return null;  // most gateways have no such server, and some keys may not call
+  return html`<section class="section" aria-label="Your logins"><div class="section-head"><h2>Your logins</h2></div>
+    <p class="muted">At these servers your calls use your own login. Nobody else can use it.</p>
+    <ul class="card rows">${data.servers.map((login) => html`<${OwnLogin} key=${login.server} login=${login} onBegun=${() => setWaiting(true)} onChange=${reload} />`)}</ul>
+  </section>`;
+}
+
+function OwnLogin({ login, onBegun, onChange }) {
+  const [done, setDone] = useState("");
+  const path = ownLogin(login.server);
+  const finish = (revoked) => {
+    setDone(describeLogout(revoked));
+    onChange();
+  };
+  return html`<li class="own-login">
+    <p><strong><${Text} value=${login.server} max=${80} /></strong> <span class="muted">${describeLogin(login)}</span></p>
+    ${login.loggedIn || login.problem
+      ? html`<${Logout} path=${path} server=${login.server} effect="Your calls to its tools fail until you log in again." onDone=${finish} />`
+      : html`<${Login} path=${path} effect="Your calls use the login then." onBegun=${onBegun} />`}
+    <span role="status" class="muted">${!login.loggedIn && done}</span>
+  </li>`;
+}
