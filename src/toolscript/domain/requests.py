@@ -20,6 +20,8 @@ caller_limit: ContextVar[CallLimit] = ContextVar("caller_limit", default=NO_LIMI
 """How many calls the key of the request allows."""
 caller_scopes: ContextVar[frozenset[Scope]] = ContextVar("caller_scopes", default=frozenset(Scope))
 """What the key of the request allows; everything outside of requests."""
+calling_program: ContextVar[str] = ContextVar("calling_program", default="")
+"""The program that makes the current call: `run_code`, or a version of a workflow; empty for calls of others."""
 is_preview: ContextVar[bool] = ContextVar("is_preview", default=False)
 """Whether the search is one of those that a page makes while somebody types."""
 

@@ -9,7 +9,6 @@ import pytest
 
 from tests.surfaces.code.conftest import TIMEOUT_SECONDS, CodeClient
 from toolscript.domain.access import Scope
-from toolscript.domain.audit import AuditKind, AuditQuery
 from toolscript.domain.errors import ToolFailed
 
 pytest.importorskip("deno", reason="Deno has no wheel for this platform")
@@ -155,18 +154,27 @@ async def test_workflows_cannot_call_each_other_without_end(client: CodeClient) 
     assert "more than 3 deep" in response.json()["error"]["message"]
 
 
-async def test_the_audit_links_the_calls_of_a_workflow(client: CodeClient) -> None:
+async def test_the_audit_links_the_calls_of_a_workflow_to_its_version_and_to_the_outermost_run(
+    client: CodeClient,
+) -> None:
     await client.save("shout", SHOUT)
-    headers = {"X-Request-ID": "workflow-in-the-audit"}
-    await client.http.post("/tools/workflows__shout", json={"words": ["a"]}, headers=headers)
+    await client.save("shout", {**SHOUT, "description": "Repeats words loudly."})
+    await client.run('await tools.workflows.shout({"words": ["a"]})', {"X-Request-ID": "outermost"})
+    expected = {
+        "run_code": None,
+        "workflows__shout": "run_code",
+        "workflows__shout@2": "run_code",
+        "box__echo": "workflows__shout@2",
+    }
 
-    async def list_linked() -> set[str]:
-        page = await client.app.call_log.list_events(AuditQuery(AuditKind.CALLS, limit=50))
-        return {event.tool for event in page.events if event.request_id == "workflow-in-the-audit"}
+    async def list_linked() -> dict[str, str | None]:
+        events = (await client.http.get("/api/v1/calls", params={"limit": 50})).json()["events"]
+        return {event["tool"]: event["called_by"] for event in events if event["request_id"] == "outermost"}
 
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        while not {"workflows__shout", "box__echo"} <= await list_linked():  # noqa: ASYNC110
+        while (linked := await list_linked()).keys() != expected.keys():  # noqa: ASYNC110
             await asyncio.sleep(0.02)
+    assert linked == expected
 
 
 async def test_scopes_say_who_saves_and_who_calls(client: CodeClient) -> None:

@@ -109,4 +109,5 @@ class AuditSink(QueuedSink):
             hits=event.get("hits", 0),
             request_id=text["request_id"],
             details=text[_DETAILS[kind]],
+            called_by=text["called_by"],
         )

@@ -34,6 +34,7 @@ EVENT_FIELDS = (
     "caller",
     "profile",
     "surface",
+    "called_by",
     "tool",
     "server",
     "arguments",

@@ -26,7 +26,7 @@ from toolscript.domain.audit import (
 T = TypeVar("T")
 
 _KINDS = (AuditKind.CALLS, AuditKind.SEARCHES, AuditKind.REFUSALS, AuditKind.SERVERS)
-_COLUMNS = "id, kind, tool, server, caller, profile, surface, outcome, ms, bytes, hits, request_id, details"
+_COLUMNS = "id, kind, tool, server, caller, profile, surface, outcome, ms, bytes, hits, request_id, details, called_by"
 _INSERT = (
     f"INSERT INTO audit_events ({_COLUMNS}) VALUES ({', '.join(f':{each}' for each in _COLUMNS.split(', '))}) "
     "ON CONFLICT (id) DO NOTHING"

@@ -16,6 +16,7 @@ from toolscript.domain.audit import OK
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import Forbidden, InvalidArguments, NotFound, ToolscriptError
 from toolscript.domain.programs import CallRecord, Language, LimitReached, RunEnd, RunLimits
+from toolscript.domain.requests import calling_program
 from toolscript.domain.servers import Ask, CallRelay, CallResult
 from toolscript.services.code.budget import RunBudget
 from toolscript.services.code.sessions import SessionResults
@@ -27,6 +28,7 @@ from toolscript.services.tools.hybrid_search import ToolSearch
 PARALLEL_CALLS = 10
 MAX_FOUND = 20
 CANCELLED = "CANCELLED"
+RUN_CODE = "run_code"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +59,15 @@ class RunHost:
     """Answers one program, on behalf of its caller."""
 
     def __init__(
-        self, services: HostServices, run_caller: RunCaller, language: Language, limits: RunLimits, session: str | None
+        self,
+        services: HostServices,
+        run_caller: RunCaller,
+        language: Language,
+        limits: RunLimits,
+        session: str | None,
+        name: str = RUN_CODE,
     ) -> None:
+        """`name` is what the audit calls the program."""
         self._services = services
         self._caller = run_caller
         self._language = language
@@ -67,6 +76,7 @@ class RunHost:
         # A sandbox may call from anywhere; the profile and the name of the caller are those of the run.
         self._context = copy_context()
         self._context.run(current_host.set, self)
+        self._context.run(calling_program.set, name)
         parent = current_host.get()
         self.budget: RunBudget = parent.budget if parent else RunBudget(limits)
         self._call_slots = asyncio.Semaphore(PARALLEL_CALLS)

@@ -33,7 +33,7 @@ from toolscript.domain.requests import request_id
 from toolscript.domain.search import SearchReport, no_span
 from toolscript.ports.observability import EventSink
 from toolscript.ports.sandboxes import Sandbox
-from toolscript.services.code.host import HostServices, RunCaller, RunHost
+from toolscript.services.code.host import RUN_CODE, HostServices, RunCaller, RunHost
 from toolscript.services.code.slots import RunSlots
 from toolscript.services.code.toolset import MAX_PROBLEMS, Toolset
 from toolscript.services.support.call_admission import CallAdmission
@@ -61,6 +61,10 @@ class RunRequest:
     input_types: str = ""
     """Their declarations, for the check."""
     checks_only: bool = False
+    name: str = RUN_CODE
+    """What the audit calls the program."""
+    server: str = ""
+    """The server of the audit's event, for workflows."""
 
 
 class RunCode:
@@ -109,7 +113,9 @@ class RunCode:
                 if not caller.is_counted:
                     await self._admission.count_run()
                 async with self._slots.take(caller):
-                    host = RunHost(self._services, caller, request.language, request.limits, request.session)
+                    host = RunHost(
+                        self._services, caller, request.language, request.limits, request.session, request.name
+                    )
                     outcome, problems = await self._run(sandbox, request, host)
             host.budget.count_cpu(outcome.cpu_seconds)
             event |= {"bytes": len(host.printed), "end": outcome.end.value, "calls": len(host.calls)}
@@ -122,7 +128,7 @@ class RunCode:
     def _build_event(self, request: RunRequest) -> dict[str, Any]:
         about = {"code": request.source, "language": request.language.value}
         arguments = describe_arguments(about, as_digest=self._digests_programs)
-        return {"tool": "run_code", "server": "", "arguments": arguments, "bytes": 0}
+        return {"tool": request.name, "server": request.server, "arguments": arguments, "bytes": 0}
 
     async def _run(
         self, sandbox: Sandbox, request: RunRequest, host: RunHost

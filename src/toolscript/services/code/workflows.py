@@ -160,6 +160,8 @@ class Workflows:
                 host.get_rest(seconds) if host else replace(DEFAULT_LIMITS, seconds=seconds),
                 inputs={PARAMETERS: dict(arguments)},
                 input_types=declare_parameters(workflow.language, workflow.parameters),
+                name=f"{workflow.item.id}@{workflow.version}",
+                server=SERVER_NAME,
             )
             return await self._get_run_code().run(request, caller)
         finally:

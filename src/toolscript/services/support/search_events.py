@@ -16,6 +16,7 @@ from typing import Any
 from toolscript.domain.errors import ToolscriptError
 from toolscript.domain.redaction import redact_arguments, redact_text
 from toolscript.domain.requests import (
+    calling_program,
     current_request_id,
     is_preview,
     name_caller,
@@ -69,6 +70,7 @@ def build_event(kind: str, report: SearchReport, about: Event, code: str | None)
         "caller": name_caller(),
         "profile": profile_name.get() or "",
         "surface": surface_name.get(),
+        "called_by": calling_program.get(),
         **about,
         "took_ms": timings["total"],
         "timings_ms": timings,

@@ -57,6 +57,7 @@ def _build_event(event: AuditEvent) -> dict[str, Any]:
         "outcome": event.outcome,
         "ms": round(event.ms, 1),
         "request_id": event.request_id,
+        "called_by": event.called_by or None,
     }
     match event.kind:
         case AuditKind.CALLS:

@@ -122,7 +122,11 @@ def _show_calls(answer: Answer) -> None:
         "Arguments": "arguments",
         "Request": "request_id",
     }
-    print_table(columns, answer["events"], "No calls.", shortened=["Arguments"], optional=["Request", "Surface"])
+    optional = ["Request", "Surface"]
+    if any(each["called_by"] for each in answer["events"]):
+        columns = {**columns, "Called by": "called_by"}
+        optional.append("Called by")
+    print_table(columns, answer["events"], "No calls.", shortened=["Arguments"], optional=optional)
     _show_next(answer)
 
 

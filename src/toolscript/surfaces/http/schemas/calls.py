@@ -13,8 +13,9 @@ class AuditEventResponse(ResponseModel):
     id: str
     time: str = Field(description="When it ended, in UTC.")
     tool: str = Field(
-        description="`server__tool`; of a search its type, such as `tools.search`; of a refusal method and path; of a "
-        "change of a server `add`, `start`, `stop`, `restart`, `log in` or `log out`."
+        description="`server__tool`; of a program that was run `run_code` or `workflows__NAME@VERSION`; of a search "
+        "its type, such as `tools.search`; of a refusal method and path; of a change of a server `add`, `start`, "
+        "`stop`, `restart`, `log in` or `log out`."
     )
     server: str = Field(description="Empty for a search, and for a tool that does not exist.")
     caller: str = Field(description="The name of the key, `oauth:SUBJECT`, `owner`, or the client's address.")
@@ -22,7 +23,11 @@ class AuditEventResponse(ResponseModel):
     surface: str = Field(description="`http`, `mcp` or `cli`.")
     outcome: str = Field(description="`ok`, or the error code.")
     ms: float
-    request_id: str
+    request_id: str = Field(description="That of the request: a program and all that it calls have the same.")
+    called_by: str | None = Field(
+        default=None,
+        description="The program that called: `run_code`, or `workflows__NAME@VERSION`; null if there is none.",
+    )
     bytes: int | None = Field(default=None, description="Size of the result of a call.")
     arguments: str | None = Field(
         default=None, description="A digest of the arguments of a call, or them without secrets: see the settings."
