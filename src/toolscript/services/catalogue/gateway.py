@@ -80,6 +80,7 @@ class Gateway:
         self._activities: dict[str, ServerActivity] = {}
         self._changing = asyncio.Lock()
         """Held while servers are added, removed, started or stopped: a server that is removed must not be started."""
+        self._is_closed = False
         self._slots = asyncio.Semaphore(LISTING_SLOTS)
         self._is_opening = False
         self.configuration_error: str | None = None
@@ -135,7 +136,7 @@ class Gateway:
         those whose items an earlier run listed: lazy ones among them are not started. `stopped` has the reasons of
         those that were stopped in an earlier run: they stay so.
         """
-        async with self._changing:
+        async with self._change():
             self._stopped.update(stopped or {})
             await self._apply(specs, among, listed)
 
@@ -185,7 +186,7 @@ class Gateway:
     async def stop_server(self, name: str, reason: str) -> ServerStatus:
         """Stops a server until somebody starts it: its calls are refused, and its tools stay in the catalogue. One that
         is stopped already keeps its reason. Raises NotFound."""
-        async with self._changing:
+        async with self._change():
             connection = self._get_connection(name)
             if not connection.is_stopped:
                 self._stopped[name] = reason
@@ -195,7 +196,7 @@ class Gateway:
 
     async def start_server(self, name: str) -> ServerStatus:
         """Starts a server that is stopped, asleep, or has failed; calls to it are tried again. Raises NotFound."""
-        async with self._changing:
+        async with self._change():
             connection = self._get_connection(name)
             self._stopped.pop(name, None)
             self._admission.forget(name)
@@ -205,7 +206,7 @@ class Gateway:
 
     async def restart_server(self, name: str, reason: str) -> ServerStatus:
         """Stops a server and starts it. Raises NotFound."""
-        async with self._changing:
+        async with self._change():
             connection = self._get_connection(name)
             self._stopped.pop(name, None)
             self._admission.forget(name)
@@ -343,6 +344,8 @@ class Gateway:
                 details={"server": spec.name},
             )
         key = spec.name, user
+        if self._is_closed:
+            raise Unavailable("the gateway is stopping", details={"server": spec.name})
         if key not in self._user_connections:
             own = replace(spec, user=user, start=ServerStart.LAZY)
             self._user_connections[key] = ServerConnection(
@@ -381,11 +384,23 @@ class Gateway:
             connection.reconnect(reason)
 
     async def close(self) -> None:
-        """Ends every connection and every process that was started."""
-        everything = [*self._connections.values(), *self._user_connections.values()]
-        await asyncio.gather(*(connection.stop() for connection in everything))
-        self._connections.clear()
-        self._user_connections.clear()
+        """Ends every connection and every process that was started, after a change that is under way; later ones are
+        refused."""
+        self._is_closed = True
+        async with self._changing:
+            everything = [*self._connections.values(), *self._user_connections.values()]
+            await asyncio.gather(*(connection.stop() for connection in everything))
+            self._connections.clear()
+            self._user_connections.clear()
+
+    @asynccontextmanager
+    async def _change(self) -> AsyncIterator[None]:
+        """One change of the servers at a time. Raises Unavailable when the gateway is closed: what the change starts
+        would not be stopped."""
+        async with self._changing:
+            if self._is_closed:
+                raise Unavailable("the gateway is stopping: its servers cannot be changed")
+            yield
 
     def _by_name(self) -> list[ServerConnection]:
         return [self._connections[name] for name in sorted(self._connections)]

@@ -185,3 +185,30 @@ async def test_a_name_that_is_not_configured_is_refused_with_the_nearest(gateway
             await action
     with pytest.raises(NotFound, match='did you mean "github"'):
         gateway.get_log("gihtub")
+
+
+@pytest.mark.req("G-05")
+@pytest.mark.parametrize("change", ["restart", "start", "apply"])
+async def test_a_change_while_the_gateway_closes_leaves_no_server_running(app: App, change: str) -> None:
+    gateway = Gateway(McpServers(), app.sync, TIMEOUTS)
+    spec = make_scripted_server("a", tools=["echo"])
+    await gateway.apply([spec])
+    await gateway.settle(TIMEOUT_SECONDS)
+
+    async def change_servers() -> None:
+        match change:
+            case "restart":
+                await gateway.restart_server("a", "restarted by ann")
+            case "start":
+                await gateway.stop_server("a", "stopped by ann")
+                await gateway.start_server("a")
+            case _:
+                await gateway.apply([replace(spec, exclude_tools=("die",)), make_scripted_server("b")])
+
+    changing = asyncio.create_task(change_servers())
+    await asyncio.sleep(0)
+    await gateway.close()
+    await asyncio.gather(changing, return_exceptions=True)
+    assert [task for task in asyncio.all_tasks() if task.get_name().startswith("connection to")] == []
+    with pytest.raises(Unavailable, match="the gateway is stopping"):
+        await gateway.apply([spec])
