@@ -125,16 +125,10 @@ def read_set(folder: Path) -> AnySet:
     Invalid."""
     if not folder.is_dir():
         raise Invalid(f"not a folder: {folder}", details={"field": "DIR"})
-    rows = list(_read_rows(folder, "queries.jsonl", QUERY))
-    if not rows:
-        raise Invalid(f"no queries.jsonl in {folder}", details={"field": "DIR"})
     if (folder / BOOKS).is_file():
-        return _read_books(folder, rows)
-    negatives = list(_read_rows(folder, "negatives.jsonl", QUERY))
-    judged = [_parse_query(row) for row in [*rows, *negatives]]
+        return _read_books(folder, _read_query_rows(folder))
+    judged = read_judged_set(folder)
     answerable = [j for j in judged if j.grades]
-    if not answerable:
-        raise Invalid(f"no query with an answer in {folder}/queries.jsonl", details={"field": "DIR"})
     documents = list(_read_rows(folder, "documents.jsonl", DOCUMENT))
     if documents:
         texts = [Document(str(d["id"]), d["text"], d.get("title") or "") for d in documents]
@@ -148,16 +142,28 @@ def read_set(folder: Path) -> AnySet:
     return ToolSet(folder.name, items, answerable, [j.text for j in judged if not j.grades])
 
 
+def read_judged_set(folder: Path) -> list[JudgedQuery]:
+    """Reads `queries.jsonl` and, if there is one, `negatives.jsonl`. Raises Invalid, also if no query has an answer."""
+    rows = [*_read_query_rows(folder), *_read_rows(folder, "negatives.jsonl", QUERY)]
+    judged = [_parse_query(row) for row in rows]
+    if not any(each.grades for each in judged):
+        raise Invalid(f"no query with an answer in {folder}/queries.jsonl", details={"field": "DIR"})
+    return judged
+
+
+def _read_query_rows(folder: Path) -> list[Row]:
+    rows = list(_read_rows(folder, "queries.jsonl", QUERY))
+    if not rows:
+        raise Invalid(f"no queries.jsonl in {folder}", details={"field": "DIR"})
+    return rows
+
+
 def read_judged_queries(file: Path) -> list[JudgedQuery]:
     """Reads the queries of a file that have relevant results. Raises Invalid."""
-    return [query for query in read_queries(file) if query.grades]
-
-
-def read_queries(file: Path) -> list[JudgedQuery]:
-    """Reads the queries of a file. Raises Invalid."""
     if not file.is_file():
         raise Invalid(f"no such file: {file}", details={"file": str(file)})
-    return [_parse_query(row) for row in _read_rows(file.parent, file.name.removesuffix(".gz"), QUERY)]
+    queries = map(_parse_query, _read_rows(file.parent, file.name.removesuffix(".gz"), QUERY))
+    return [query for query in queries if query.grades]
 
 
 def _read_rows(folder: Path, name: str, keys: Keys) -> Iterator[Row]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from toolscript.evaluation.datasets import JudgedQuery
-from toolscript.evaluation.metrics import Scores, score_by_group
+from toolscript.evaluation.metrics import Scores, score_hits
 from toolscript.evaluation.searches import DEPTH, search_each
 from toolscript.services.tools.hybrid_search import ToolHit, ToolSearch
 
@@ -29,28 +29,30 @@ class JudgedSearch:
     """That of the first right tool; 0 if none was found."""
     scores: Scores | None
     """None for a query that no tool is right for."""
+    problem: str | None = None
+    """Why the query cannot be searched."""
 
 
 async def measure_queries(
     search: ToolSearch, queries: Sequence[JudgedQuery], slots: asyncio.Semaphore | None = None
 ) -> list[JudgedSearch]:
-    """Searches without a threshold, and scores. A tool that several servers have is one hit, and right if one of them
-    is. A query that cannot be searched finds nothing. Each is a search like others: it is in the audit."""
+    """Searches without a threshold, and scores. A tool that several servers have is one hit, with which all of them are
+    found. A query that cannot be searched finds nothing. Each is a search like others: it is in the audit."""
 
     async def find(text: str) -> list[ToolHit]:
         return (await search.search(text, limit=DEPTH, threshold=0)).hits
 
-    found, _ = await search_each(find, [judged.text for judged in queries], slots)
-    return [_judge(judged, hits or []) for judged, hits in zip(queries, found, strict=True)]
+    found, problems = await search_each(find, [judged.text for judged in queries], slots)
+    return [_judge(judged, hits or [], why) for judged, hits, why in zip(queries, found, problems, strict=True)]
 
 
-def _judge(judged: JudgedQuery, hits: Sequence[ToolHit]) -> JudgedSearch:
-    ranking = [next((i for i in hit.ids if i in judged.grades), hit.id) for hit in hits]
-    rank = next((place for place, item_id in enumerate(ranking, 1) if item_id in judged.grades), 0)
+def _judge(judged: JudgedQuery, hits: Sequence[ToolHit], problem: str | None) -> JudgedSearch:
+    rank = next((place for place, hit in enumerate(hits, 1) if any(i in judged.grades for i in hit.ids)), 0)
     return JudgedSearch(
         judged.text,
         hits[0].id if hits else None,
         hits[0].confidence if hits else 0.0,
         rank,
-        score_by_group(judged, ranking) if judged.grades else None,
+        score_hits(judged, [hit.ids for hit in hits]) if judged.grades else None,
+        problem,
     )

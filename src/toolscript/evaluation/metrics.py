@@ -52,35 +52,50 @@ class Bucket:
 
 def score_by_group(judged: JudgedQuery, ranking: Sequence[str]) -> Scores:
     """Computes the metrics for tools: one member of every group must be found, and each group counts once."""
-    return _score(judged, ranking, judged.groups, lambda _: 1.0)
+    return score_hits(judged, [(found,) for found in ranking])
+
+
+def score_hits(judged: JudgedQuery, hits: Sequence[Sequence[str]]) -> Scores:
+    """Computes the same metrics for hits with several ids, because equal tools of several servers are one hit. Whoever
+    gets it has found them all, at its rank."""
+    return _score(judged, hits, judged.groups, lambda _: 1.0)
 
 
 def score_by_grade(judged: JudgedQuery, ranking: Sequence[str]) -> Scores:
     """Computes the metrics for documents, with grades as gains."""
     relevant = [frozenset({i}) for i, grade in judged.grades.items() if grade > 0]
-    return _score(judged, ranking, relevant, judged.grades.__getitem__)
+    return _score(judged, [(found,) for found in ranking], relevant, judged.grades.__getitem__)
 
 
 def _score(
-    judged: JudgedQuery, ranking: Sequence[str], groups: Sequence[frozenset[str]], gain: Callable[[str], float]
+    judged: JudgedQuery, hits: Sequence[Sequence[str]], groups: Sequence[frozenset[str]], gain: Callable[[str], float]
 ) -> Scores:
     left = list(groups)
-    gains = []
-    for found in ranking[:10]:
-        hit = next((g for g in left if found in g), None)
-        gains.append(gain(found) if hit else 0.0)
-        if hit:
-            left.remove(hit)
-    is_hit = [each > 0 for each in gains]
-    ideal = sorted((max(map(gain, group)) for group in groups), reverse=True)
+    gains, counts, best = [], [], []
+    for ids in hits:
+        # A single id is in at most one group that counts, as always; several ids are several tools.
+        served = [g for i in dict.fromkeys(ids) if (g := _take_group(left, i))]
+        gains.append(sum(max(gain(i) for i in ids if i in g) for g in served))
+        counts.append(len(served))
+        if served:
+            best.append(sum(max(map(gain, g)) for g in served))
+    ideal = sorted([*best, *(max(map(gain, group)) for group in left)], reverse=True)
     return {
-        "hit@1": float(any(is_hit[:1])),
-        "r@5": sum(is_hit[:5]) / len(groups),
-        "r@10": sum(is_hit) / len(groups),
-        "ndcg@10": _discount(gains) / _discount(ideal[:10]),
-        "c@10": float(not left),
-        "mrr": _reciprocal_rank(judged, ranking),
+        "hit@1": float(any(counts[:1])),
+        "r@5": sum(counts[:5]) / len(groups),
+        "r@10": sum(counts[:10]) / len(groups),
+        "ndcg@10": _discount(gains[:10]) / _discount(ideal[:10]),
+        "c@10": float(sum(counts[:10]) == len(groups)),
+        "mrr": _reciprocal_rank(judged, hits),
     }
+
+
+def _take_group(groups: list[frozenset[str]], found: str) -> frozenset[str] | None:
+    """Takes the first group with that member out of the list."""
+    group = next((g for g in groups if found in g), None)
+    if group is not None:
+        groups.remove(group)
+    return group
 
 
 def mean(scores: Sequence[Scores]) -> Scores:
@@ -145,5 +160,6 @@ def _discount(gains: Sequence[float]) -> float:
     return sum(g / math.log2(i + 2) for i, g in enumerate(gains))
 
 
-def _reciprocal_rank(judged: JudgedQuery, ranking: Sequence[str]) -> float:
-    return next((1 / r for r, i in enumerate(ranking[:100], start=1) if judged.grades.get(i, 0) > 0), 0.0)
+def _reciprocal_rank(judged: JudgedQuery, hits: Sequence[Sequence[str]]) -> float:
+    right = (r for r, ids in enumerate(hits[:100], start=1) if any(judged.grades.get(i, 0) > 0 for i in ids))
+    return next((1 / rank for rank in right), 0.0)

@@ -13,7 +13,14 @@ from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import Source
 from toolscript.domain.search import MAX_QUERY_CHARACTERS
 from toolscript.evaluation.datasets import BookSet, DocumentSet, JudgedQuery, ListedBook, Question, ToolSet
-from toolscript.evaluation.metrics import Scores, score_by_grade, score_by_group, share_answered, share_left_empty
+from toolscript.evaluation.metrics import (
+    Scores,
+    score_by_grade,
+    score_by_group,
+    score_hits,
+    share_answered,
+    share_left_empty,
+)
 from toolscript.evaluation.searches import DEPTH, search_each
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.documents.ingest import IngestDocuments
@@ -67,7 +74,8 @@ class EvaluationResult:
 
 
 class _JudgedRanking(NamedTuple):
-    ids: list[str]
+    hits: list[tuple[str, ...]]
+    """The ids of each hit: a tool that several servers have is one."""
     confidence: float
     share_searched: float | None = None
 
@@ -101,7 +109,7 @@ class Evaluation:
 
         async def search(text: str) -> _JudgedRanking:
             hits = (await self.tool_search.search(text, limit=DEPTH, threshold=0, blend=blend, recorded=False)).hits
-            return _JudgedRanking([h.id for h in hits], hits[0].confidence if hits else 0.0)
+            return _JudgedRanking([h.ids for h in hits], hits[0].confidence if hits else 0.0)
 
         return await _evaluate_tools(data, items, search, DEFAULT_THRESHOLD)
 
@@ -119,7 +127,7 @@ class Evaluation:
             used = found.skill_ids_used if strategy is Strategy.HIERARCHICAL else None
             count = len(data.items) if used is None else len(set().union(*(members.get(s, set()) for s in used)))
             best = found.tools[0].score if found.tools else 0.0
-            return _JudgedRanking([t.id for t in found.tools], best, count / len(data.items))
+            return _JudgedRanking([t.ids for t in found.tools], best, count / len(data.items))
 
         return await _evaluate_tools(data, data.items, search, HierarchicalQuery("").tool_threshold)
 
@@ -134,9 +142,9 @@ class Evaluation:
             found = await self.document_search.search(principal, query)
             return [h.doc_id for h in found.hits]
 
-        rankings, not_searched = await search_each(search, [judged.text for judged in data.queries])
+        rankings, reasons = await search_each(search, [judged.text for judged in data.queries])
         scores = [score_by_grade(judged, ranking or []) for judged, ranking in zip(data.queries, rankings, strict=True)]
-        return EvaluationResult(scores, not_searched=not_searched)
+        return EvaluationResult(scores, not_searched=Counter(filter(None, reasons)))
 
 
 async def _evaluate_tools(
@@ -144,11 +152,11 @@ async def _evaluate_tools(
 ) -> EvaluationResult:
     set_ids = {item.id: set_id for set_id, item in items.items()}
     texts = [judged.text for judged in data.queries]
-    found, not_searched = await search_each(search, [*texts, *data.unanswerable])
+    found, reasons = await search_each(search, [*texts, *data.unanswerable])
     found_or_empty = [ranking or _JudgedRanking([], 0.0) for ranking in found]
     rankings, unanswerable = found_or_empty[: len(texts)], found_or_empty[len(texts) :]
     scores = [
-        score_by_group(judged, [set_ids[i] for i in ranking.ids])
+        score_hits(judged, [[set_ids[i] for i in ids] for ids in ranking.hits])
         for judged, ranking in zip(data.queries, rankings, strict=True)
     ]
     return EvaluationResult(
@@ -157,7 +165,7 @@ async def _evaluate_tools(
         [ranking.confidence for ranking in unanswerable],
         threshold,
         [ranking.share_searched for ranking in rankings if ranking.share_searched is not None],
-        not_searched=not_searched,
+        not_searched=Counter(filter(None, reasons)),
     )
 
 
@@ -202,7 +210,7 @@ async def evaluate_books(
         return (await search.search(KnowledgeQuery(text[:MAX_QUERY_CHARACTERS], limit=DEPTH))).hits
 
     sources = [await ingest_book(ingest, book) for book in data.books]
-    found, not_searched = await search_each(find, [question.text for question in data.queries])
+    found, reasons = await search_each(find, [question.text for question in data.queries])
     scores = [_score_question(question, hits or ()) for question, hits in zip(data.queries, found, strict=True)]
     for source in sources:
         await ingest.remove(source.id)
@@ -211,7 +219,7 @@ async def evaluate_books(
         parts.setdefault(question.places[0].source, []).append(each)
     test_only = [each for question, each in zip(data.queries, scores, strict=True) if question.is_test_only]
     parts |= {TEST_ONLY: test_only} if test_only else {}
-    return EvaluationResult(scores, parts=parts, not_searched=not_searched)
+    return EvaluationResult(scores, parts=parts, not_searched=Counter(filter(None, reasons)))
 
 
 def _score_question(question: Question, hits: Sequence[KnowledgeHit]) -> Scores:

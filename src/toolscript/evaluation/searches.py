@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from toolscript.domain.errors import Invalid
@@ -17,20 +16,20 @@ T = TypeVar("T")
 
 async def search_each(
     search: Callable[[str], Awaitable[T]], texts: Sequence[str], slots: asyncio.Semaphore | None = None
-) -> tuple[list[T | None], Mapping[str, int]]:
+) -> tuple[list[T | None], list[str | None]]:
     """Searches for each text, a few at a time like a server with several clients, together with others that have the
-    same `slots`; keeps the order. A text that the search refuses as a query gets None; the reasons are counted."""
+    same `slots`; keeps the order. A text that the search refuses as a query gets None; the second list has the
+    reason."""
     slots = slots or asyncio.Semaphore(CONCURRENT_SEARCHES)
-    reasons: Counter[str] = Counter()
 
-    async def run_one(text: str) -> T | None:
+    async def run_one(text: str) -> tuple[T | None, str | None]:
         async with slots:
             try:
-                return await search(text)
+                return await search(text), None
             except Invalid as error:
                 if error.details.get("field") != "query":
                     raise
-                reasons[error.message] += 1
-                return None
+                return None, error.message
 
-    return list(await asyncio.gather(*map(run_one, texts))), reasons
+    done = await asyncio.gather(*map(run_one, texts))
+    return [found for found, _ in done], [reason for _, reason in done]

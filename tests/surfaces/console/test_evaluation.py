@@ -66,6 +66,7 @@ async def test_one_member_of_each_group_is_enough(http: httpx.AsyncClient) -> No
 async def test_a_query_that_cannot_be_searched_finds_nothing(http: httpx.AsyncClient) -> None:
     (found,) = await measure(http, {"query": "?", "relevant": ["git__git_commit"]})
     assert (found["first"], found["confidence"], found["scores"]["mrr"]) == (None, 0, 0)
+    assert "the query" in found["problem"]
 
 
 @pytest.mark.parametrize("count", [0, MAX_QUERIES + 1])

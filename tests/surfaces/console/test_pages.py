@@ -118,12 +118,13 @@ async def test_own_requests_are_measured_as_by_the_command(
 ) -> None:
     page = await open_page(f"{console_gateway.url}/#/quality")
     lines = ["read a text file => filesystem__read_text_file", '{"query": "echo", "relevant": ["everything__echo"]}']
-    lines.append("fly to the moon => nobody__flies")
+    lines += ["fly to the moon => nobody__flies", "bake a chocolate cake =>"]
     await page.get_by_label("Requests and the tools").fill("\n".join(lines))
     await page.get_by_role("button", name="Measure").click()
     results = page.get_by_role("region", name="Results")
     await results.get_by_text("not found").wait_for()
     assert "1 of them finds no right tool" in await results.inner_text()
+    assert "share of 1 request that no tool serves" in await results.inner_text()
     assert await find_violations(page) == []
     async with page.expect_download() as saved:
         await page.get_by_role("button", name="Save for toolscript eval").click()
@@ -135,6 +136,8 @@ async def test_own_requests_are_measured_as_by_the_command(
     for name, title in (("hit@1", "Hit@1"), ("r@5", "R@5"), ("ndcg@10", "NDCG@10")):
         card = results.locator(".figure", has_text=title)
         assert await card.locator(".figure-value").inner_text() == f"{figures[name]:.3f}"
+    left_empty = results.locator(".figure", has_text="Left empty").locator(".figure-value")
+    assert await left_empty.inner_text() == f"{figures['no_match']['left_empty']:.3f}"
 
 
 @pytest.mark.req("W-01")

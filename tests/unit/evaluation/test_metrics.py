@@ -25,6 +25,7 @@ from toolscript.evaluation.metrics import (
     reliability,
     score_by_grade,
     score_by_group,
+    score_hits,
     share_answered,
     share_left_empty,
 )
@@ -94,6 +95,16 @@ def test_any_member_counts_for_a_group_once_and_every_group_counts() -> None:
     assert score_by_group(query, ["b", "c"]) == pytest.approx(same(1.0))
     late = score_by_group(query, ["x"] * 5 + ["c"] + ["x"] * 4 + ["a"])
     assert (late["r@5"], late["r@10"], late["mrr"]) == pytest.approx((0.0, 0.5, 1 / 6))
+
+
+def test_all_ids_of_a_hit_are_found_at_its_rank() -> None:
+    query = JudgedQuery("q", dict.fromkeys("abc", 1.0), tuple(map(frozenset, "abc")))
+    assert score_hits(query, [("a", "b"), ("c",)]) == pytest.approx(same(1.0))
+    part = score_hits(query, [("x",), ("a", "b")])
+    assert (part["hit@1"], part["r@5"], part["c@10"], part["mrr"]) == pytest.approx((0.0, 2 / 3, 0.0, 0.5))
+    assert part["ndcg@10"] == pytest.approx((2 / math.log2(3)) / (2 + 1 / math.log2(3)))
+    once = JudgedQuery("q", dict.fromkeys("ab", 1.0), (frozenset("ab"),))
+    assert score_hits(once, [("a", "b"), ("b",)]) == pytest.approx(same(1.0))
 
 
 @settings(max_examples=80, deadline=None)

@@ -20,6 +20,7 @@ def build_evaluation_response(searches: Sequence[JudgedSearch]) -> dict[str, Any
                 "confidence": each.confidence,
                 "rank": each.rank,
                 "scores": each.scores,
+                "problem": each.problem,
             }
             for each in searches
         ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 TEXT_PIPELINES = ("hybrid", "rrf", "zscore", "semantic", "keyword", "baseline")
 PIPELINES = (*TEXT_PIPELINES, "hierarchical", "direct", "hierarchical+direct")
 MEAN_ROW = "mean of the sets"
-QUERIES = "queries.jsonl"
 PATH = "/api/v1/evaluate"
 # Of a hundred queries, on a busy machine.
 TIMEOUT_SECONDS = 600.0
@@ -95,14 +95,14 @@ def evaluate(folders: tuple[Path, ...], pipeline: str, against: str | None, live
 
 def _measure_live(folders: Sequence[Path], pipeline: str, against: str | None) -> list[Measurement]:
     """Measures queries on the catalogue of this installation. Raises Invalid."""
-    from toolscript.evaluation.datasets import JudgedQuery, read_queries
+    from toolscript.evaluation.datasets import JudgedQuery, read_judged_set
     from toolscript.evaluation.live import MAX_QUERIES, measure_queries
     from toolscript.evaluation.run import EvaluationResult
     from toolscript.surfaces.json.evaluation import build_evaluation_response
 
     if not folders or pipeline != PIPELINES[0] or against:
         raise click.UsageError("--live needs DIR, and measures the pipeline hybrid only.")
-    sets = {str(folder): read_queries(folder / QUERIES) for folder in folders}
+    sets = dict(zip(_name_sets(folders), map(read_judged_set, folders), strict=True))
 
     async def use(session: CommandSession) -> list[Measurement]:
         async def ask(queries: Sequence[JudgedQuery]) -> list[Any]:
@@ -126,6 +126,7 @@ def _measure_live(folders: Sequence[Path], pipeline: str, against: str | None) -
                 [e["confidence"] for e in right],
                 [e["confidence"] for e in none],
                 session.settings.search_threshold,
+                not_searched=Counter(e["problem"] for e in found if e["problem"]),
             )
             done.append(Measurement(name, outcome, None))
         return done
@@ -137,10 +138,15 @@ def _measure_sets(folders: Sequence[Path], pipeline: str, against: str | None) -
     from toolscript.evaluation.datasets import demo_folder, read_set
 
     chosen = folders or (demo_folder(),)
-    names = [folder.name for folder in chosen]
-    sets = [replace(read_set(f), name=str(f) if names.count(f.name) > 1 else f.name) for f in chosen]
+    sets = [replace(read_set(f), name=name) for f, name in zip(chosen, _name_sets(chosen), strict=True)]
     with _temporary_folder() as settings:
         return asyncio.run(_measure(settings, sets, pipeline, against))
+
+
+def _name_sets(folders: Sequence[Path]) -> list[str]:
+    """The names of the folders, with their paths where two have the same name."""
+    names = [folder.resolve().name for folder in folders]
+    return [str(folder) if names.count(name) > 1 else name for folder, name in zip(folders, names, strict=True)]
 
 
 @contextmanager

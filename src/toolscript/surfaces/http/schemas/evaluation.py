@@ -48,6 +48,7 @@ class JudgedSearchResponse(ResponseModel):
     scores: dict[str, float] | None = Field(
         description="`hit@1`, `r@5`, `r@10`, `ndcg@10`, `c@10` and `mrr`; null for a query that no tool is right for."
     )
+    problem: str | None = Field(description="Why the query cannot be searched: it finds nothing.")
 
 
 class EvaluationResponse(ResponseModel):
