@@ -40,8 +40,10 @@ MODULES = {Language.PYTHON: "pydantic_monty", Language.TYPESCRIPT: "deno"}
 
 
 def list_languages(settings: Settings) -> list[Language]:
-    """The languages of programs that can be run here. Imports nothing. Raises Invalid."""
-    return [language for language, state in describe_languages(settings).items() if state == READY]
+    """The languages of programs that can be run here, as TOOLSCRIPT_CODE orders them. Imports nothing. Raises
+    Invalid."""
+    states = describe_languages(settings)
+    return [language for language in map(Language, settings.code) if states[language] == READY]
 
 
 def describe_languages(settings: Settings) -> dict[Language, str]:
@@ -82,6 +84,11 @@ class CodeMode:
         self._app = app
         self.languages = list_languages(app.settings)
         self._sandboxes: dict[Language, Sandbox] = {}
+
+    @property
+    def default_language(self) -> Language:
+        """The language of programs that name none: the first of TOOLSCRIPT_CODE that can be run."""
+        return self.languages[0] if self.languages else Language.PYTHON
 
     @cached_property
     def toolsets(self) -> Toolsets:

@@ -38,7 +38,7 @@ def test_a_program_runs_with_and_without_a_gateway(
         start_gateway()
     result = invoke("program.py")
     assert (result.exit_code, result.stdout) == (0, 'called\n"hi"\n'), result.output
-    wrong = invoke("-", "--language", "python", given='await tools.box.echo({"txt": 1})')
+    wrong = invoke("-", given='await tools.box.echo({"txt": 1})')
     assert wrong.exit_code == 2
     assert "rejected line 1: " in wrong.stderr
     assert "expected echo(text: string" in wrong.stderr

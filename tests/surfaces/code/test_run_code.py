@@ -12,10 +12,11 @@ import pytest
 
 from tests.surfaces.code.conftest import TIMEOUT_SECONDS, CodeClient
 from toolscript.adapters.monty.sandbox import MontySandbox
+from toolscript.codegen.programs import ProgramTools
 from toolscript.domain.audit import AuditKind, AuditQuery
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import NotFound
-from toolscript.domain.programs import Program, ProgramOutcome, ProgramProblem
+from toolscript.domain.programs import Language, Program, ProgramOutcome, ProgramProblem
 from toolscript.domain.servers import CallRelay
 from toolscript.services.code import toolset
 from toolscript.services.code.host import RunCaller
@@ -227,6 +228,40 @@ async def test_types_are_printed_within_a_budget(client: CodeClient) -> None:
     assert found["tokens"] <= 300
     (text,), _ = await client.call("search_tools", query="echo", output="types", limit=1)
     assert "class BoxEchoParams(TypedDict):" in text
+
+
+async def test_a_search_for_types_is_the_same_search(client: CodeClient) -> None:
+    everywhere, _ = await client.call("search_tools", query="echo", output="types", strategy="direct")
+    assert "class BoxEchoParams(TypedDict):" in everywhere[0]
+    (text,), is_error = await client.call("search_tools", query="echo", output="types", skill_ids=["no_such_skill"])
+    assert is_error
+    assert text.startswith("skill_ids: no such skill: 'no_such_skill'")
+    (text,), is_error = await client.call("search_tools", query="echo", output="types", type="prompt")
+    assert is_error
+    assert text == "type: programs call tools, and no prompts: leave it out, or leave out output=types"
+
+
+async def test_a_search_for_types_is_noted_for_feedback(client: CodeClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    noted = []
+    monkeypatch.setattr(client.app.feedback, "note_search", lambda _, query, ids: noted.append((query, *ids)))
+    await client.call("search_tools", query="echo", output="types", limit=1)
+    await client.http.get("/api/v1/run/types", params={"q": "box echo", "limit": 1})
+    assert noted == [("echo", "box__echo"), ("box echo", "box__echo")]
+
+
+async def test_types_of_quarantined_tools_are_left_out_and_named(
+    client: CodeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def read_changed(ids: list[str]) -> dict[str, Item]:
+        return {each: Item("box", "echo", quarantine="its description has changed") for each in ids}
+
+    async def choose_none(language: Language, _: list[str]) -> ProgramTools:
+        return ProgramTools(language, [])
+
+    monkeypatch.setattr(client.app.list_tools, "by_id", read_changed)
+    monkeypatch.setattr(client.app.code.toolsets, "choose", choose_none)
+    texts, is_error = await client.call("search_tools", query="echo", output="types", limit=1)
+    assert (texts, is_error) == (["Quarantined, a person has to approve them first: box__echo"], False)
 
 
 async def test_health_says_which_languages_are_there(client: CodeClient) -> None:

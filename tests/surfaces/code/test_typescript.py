@@ -10,6 +10,17 @@ pytest.importorskip("deno", reason="Deno has no wheel for this platform")
 pytestmark = pytest.mark.req("C-01")
 
 
+async def test_the_language_that_is_enabled_is_the_default(typescript: CodeClient) -> None:
+    program = 'const said: { text: string } = await tools.box.echo({ text: "hi" });\nreturn said.text;'
+    answer = await typescript.run(program)
+    assert (answer["language"], answer["value"]) == ("typescript", "hi"), answer
+    assert await typescript.call("run_code", code=program) == (['"hi"'], False)
+    found = (await typescript.http.get("/api/v1/run/types", params={"q": "echo"})).json()
+    assert found["language"] == "typescript"
+    (text,), _ = await typescript.call("search_tools", query="echo", output="types")
+    assert "interface BoxEchoParams" in text
+
+
 async def test_a_program_calls_tools_together(typescript: CodeClient) -> None:
     answer = await typescript.run(
         """

@@ -4,13 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from toolscript.domain.catalog import ItemType
 from toolscript.services.code.types import format_types
 
 if TYPE_CHECKING:
     from toolscript.app.app import App
+    from toolscript.domain.access import Caller
     from toolscript.domain.programs import Language, RunReport
+
+DEFAULT_TYPE_TOKENS = 2000
+# Number of results of all types among which those of one type are looked for.
+MAX_RESULTS_OF_ALL_TYPES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class TypesQuery:
+    """Which types are wanted."""
+
+    query: str
+    language: Language | None = None
+    limit: int = 5
+    max_tokens: int = DEFAULT_TYPE_TOKENS
+    threshold: float | None = None
 
 
 def build_run_response(report: RunReport) -> dict[str, Any]:
@@ -45,17 +64,28 @@ async def cut_value(app: App, response: dict[str, Any], user: str, max_tokens: i
     return response | {"value": {"content": cut["content"], "_meta": cut["_meta"]}}
 
 
-async def build_types_response(app: App, query: str, language: Language, limit: int, max_tokens: int) -> dict[str, Any]:
-    """Builds the response of `GET /api/v1/run/types`: the declarations of the tools that a search finds. Raises the
-    errors of the search."""
-    found = await app.tool_search.search(query, limit=limit, threshold=app.settings.search_threshold)
-    tools = await app.code.toolsets.choose(language, [hit.id for hit in found.hits])
-    written = await asyncio.to_thread(format_types, tools, [hit.id for hit in found.hits], max_tokens)
+async def build_types_response(app: App, query: TypesQuery, caller: Caller) -> dict[str, Any]:
+    """Builds the response of `GET /api/v1/run/types`: the declarations of the tools that a search finds. Notes the
+    search for feedback. Raises its errors."""
+    threshold = app.settings.search_threshold if query.threshold is None else query.threshold
+    # Programs call tools only, and results of other types may come first.
+    found = await app.tool_search.search(query.query, limit=MAX_RESULTS_OF_ALL_TYPES, threshold=threshold)
+    hits = [hit for hit in found.hits if hit.type is ItemType.TOOL][: query.limit]
+    app.feedback.note_search(caller, found.query, (each for hit in hits for each in hit.ids))
+    language = query.language or app.code.default_language
+    written = await build_declarations(app, [hit.id for hit in hits], language, query.max_tokens)
+    return {"query": found.query, "language": language.value, **written}
+
+
+async def build_declarations(app: App, tool_ids: Sequence[str], language: Language, max_tokens: int) -> dict[str, Any]:
+    """The declarations of as many of these tools as fit, which of them they are, and which are not there, and why."""
+    tools = await app.code.toolsets.choose(language, tool_ids)
+    written = await asyncio.to_thread(format_types, tools, tool_ids, max_tokens)
+    items = await app.list_tools.by_id(list(tool_ids))
     return {
-        "query": query,
-        "language": language.value,
         "types": written.text,
         "tools": list(written.tool_ids),
         "left_out": list(written.left_out),
+        "quarantined": [each for each in tool_ids if each in items and items[each].quarantine],
         "tokens": written.tokens,
     }

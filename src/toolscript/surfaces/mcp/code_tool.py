@@ -7,12 +7,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolscript.app.app import App
+from toolscript.domain.access import Caller
+from toolscript.domain.catalog import ItemType
 from toolscript.domain.errors import InvalidArguments
 from toolscript.domain.programs import RunEnd, RunReport
 from toolscript.services.code.host import RunCaller
 from toolscript.services.code.run import RunRequest, parse_limits
-from toolscript.surfaces.json.code import build_types_response
+from toolscript.surfaces.json.code import build_declarations
 from toolscript.surfaces.mcp.definitions import RunCodeArguments, SearchToolsArguments
+from toolscript.surfaces.mcp.search_tools import find_tools
 
 TYPE_TOKENS = 2000
 
@@ -22,19 +25,30 @@ async def run_code(app: App, arguments: RunCodeArguments, caller: RunCaller) -> 
     limits = arguments.limits
     if limits is not None and not isinstance(limits, Mapping):
         raise InvalidArguments("limits: must be an object, or left out", details={"field": "limits"})
-    language = arguments.language or app.code.languages[0]
+    language = arguments.language or app.code.default_language
     request = RunRequest(arguments.code, language, parse_limits(limits), arguments.session)
     return build_run_result(await app.code.run_code.run(request, caller))
 
 
-async def search_types(app: App, arguments: SearchToolsArguments) -> str:
-    """The declarations of the tools for a task, for a program that calls them."""
-    language = arguments.language or app.code.languages[0]
-    found = await build_types_response(app, arguments.query, language, arguments.limit, TYPE_TOKENS)
-    if not found["tools"]:
-        return f"No tools found for {arguments.query!r}. Rephrase once, then give up."
-    rest = f"\nLeft out, search for them alone: {', '.join(found['left_out'])}" if found["left_out"] else ""
-    return f"{found['types'].rstrip()}{rest}"
+async def search_types(app: App, arguments: SearchToolsArguments, caller: Caller) -> str:
+    """The declarations of the tools that the same search finds, for a program that calls them. Raises what the search
+    raises, and InvalidArguments for prompts and resources."""
+    if arguments.type not in {None, ItemType.TOOL}:
+        raise InvalidArguments(
+            f"type: programs call tools, and no {arguments.type}s: leave it out, or leave out output=types",
+            details={"field": "type"},
+        )
+    found = await find_tools(app, arguments.model_copy(update={"type": ItemType.TOOL}), caller)
+    if not found.hits:
+        return "\n".join(found.notes)
+    language = arguments.language or app.code.default_language
+    written = await build_declarations(app, [hit.id for hit in found.hits], language, TYPE_TOKENS)
+    lines = [written["types"].rstrip()] if written["tools"] else []
+    if written["left_out"]:
+        lines.append(f"Left out, search for them alone: {', '.join(written['left_out'])}")
+    if written["quarantined"]:
+        lines.append(f"Quarantined, a person has to approve them first: {', '.join(written['quarantined'])}")
+    return "\n".join([*lines, *found.notes])
 
 
 def build_run_result(report: RunReport) -> dict[str, Any]:

@@ -21,13 +21,12 @@ from toolscript.services.tools.hierarchical_search import (
     Strategy,
 )
 from toolscript.surfaces.callers import OWNER
+from toolscript.surfaces.json.code import MAX_RESULTS_OF_ALL_TYPES
 from toolscript.surfaces.mcp.definitions import SearchSkillsArguments, SearchToolsArguments
 
 MAX_DESCRIPTION_LENGTH = 110
 MAX_SIGNATURE_LENGTH = 150
 MAX_VARIANTS = 8
-# Number of results of the standard search among which those of one type are looked for.
-MAX_RESULTS_OF_ALL_TYPES = 100
 
 _NO_MODEL = "There is no embedding model, so skills cannot be searched: use search_tools without skill_ids."
 _INCOMPLETE = "Some results could not be read and are left out."
@@ -40,7 +39,7 @@ _NOTES = {
 }
 
 
-class _ResultLine(NamedTuple):
+class ResultLine(NamedTuple):
     """A result as it is printed: `note` is the reason for it, or its skills; `need` is the part of the request that it
     serves; `variants` are the same tool of other servers."""
 
@@ -52,9 +51,22 @@ class _ResultLine(NamedTuple):
     variants: Sequence[str] = ()
 
 
+class FoundTools(NamedTuple):
+    """What a search found, and what to say about it; without results, that is all."""
+
+    hits: Sequence[ResultLine]
+    notes: Sequence[str] = ()
+
+
 async def search_tools(app: App, arguments: SearchToolsArguments, caller: Caller = OWNER) -> str:
-    """Returns the results of `search_tools` as text, and notes them for feedback. Raises InvalidArguments for an
-    unknown skill, and the errors of the services."""
+    """Returns the results of `search_tools` as text, and notes them for feedback. Raises what `find_tools` raises."""
+    found = await find_tools(app, arguments, caller)
+    return await _format_results(app, found) if found.hits else "\n".join(found.notes)
+
+
+async def find_tools(app: App, arguments: SearchToolsArguments, caller: Caller) -> FoundTools:
+    """Searches as `search_tools` does, and notes the results for feedback. Raises InvalidArguments for an unknown
+    skill, and the errors of the services."""
     strategy = arguments.strategy or "standard"
     query = HierarchicalQuery(
         arguments.query,
@@ -78,11 +90,11 @@ async def search_skills(app: App, arguments: SearchSkillsArguments) -> str:
     return "\n".join([*(line for hit in hits for line in _format_skill(hit)), _suggest_next_call(hits)])
 
 
-async def _search_standard(app: App, query: HierarchicalQuery, caller: Caller) -> str:
+async def _search_standard(app: App, query: HierarchicalQuery, caller: Caller) -> FoundTools:
     limit = query.limit if query.item_type is None else MAX_RESULTS_OF_ALL_TYPES
     found = await app.tool_search.search(query.query, limit=limit, threshold=app.settings.search_threshold)
     hits = [
-        _ResultLine(hit.id, hit.confidence, hit.reason, hit.description, hit.need, hit.variants)
+        ResultLine(hit.id, hit.confidence, hit.reason, hit.description, hit.need, hit.variants)
         for hit in found.hits
         if query.item_type is None or hit.type == query.item_type
     ][: query.limit]
@@ -91,34 +103,34 @@ async def _search_standard(app: App, query: HierarchicalQuery, caller: Caller) -
         return await _search_with_skills(app, query, caller)
     if hits:
         app.feedback.note_search(caller, query.query, [each for hit in hits for each in (hit.id, *hit.variants)])
-        return await _format_results(app, notes, hits)
-    return "\n".join([*notes, _report_nothing(found.query, query.item_type)])
+        return FoundTools(hits, notes)
+    return FoundTools([], [*notes, _report_nothing(found.query, query.item_type)])
 
 
-async def _search_with_skills(app: App, query: HierarchicalQuery, caller: Caller) -> str:
+async def _search_with_skills(app: App, query: HierarchicalQuery, caller: Caller) -> FoundTools:
     found = await app.hierarchical_search.search(query)
     app.feedback.note_search(caller, query.query, [each for tool in found.tools for each in tool.ids])
     notes = _describe_degradation(found.report, {SearchPart.EMBEDDER: _NOT_EMBEDDED})
     if found.tools:
         is_unfiltered = found.skill_ids_used is None and found.strategy is not Strategy.DIRECT
         notes = _describe_degradation(found.report, {SearchPart.INDEX: _NO_SKILLS if is_unfiltered else _INCOMPLETE})
-        return await _format_results(app, notes or _describe_scope(found), _to_lines(found.tools))
-    return "\n".join(notes or [*_describe_scope(found), _report_nothing(found.query, query.item_type)])
+        return FoundTools(_to_lines(found.tools), notes or _describe_scope(found))
+    return FoundTools([], notes or [*_describe_scope(found), _report_nothing(found.query, query.item_type)])
 
 
-async def _search_in_skills(app: App, query: HierarchicalQuery, caller: Caller, skill_ids: Sequence[str]) -> str:
+async def _search_in_skills(app: App, query: HierarchicalQuery, caller: Caller, skill_ids: Sequence[str]) -> FoundTools:
     existing = {counted.skill.id for counted in await app.skills.all()}
     for skill_id in skill_ids:
         if skill_id not in existing:
             await _refuse_skill(app, skill_id)
     if app.model.embedder is None:
-        return _NO_MODEL
+        return FoundTools([], [_NO_MODEL])
     hits = await app.hierarchical_search.find_tools(query, skill_ids)
     app.feedback.note_search(caller, query.query, [each for hit in hits for each in hit.ids])
     if not hits:
         everywhere = "search_tools without skill_ids searches everywhere."
-        return f"Nothing in {', '.join(skill_ids)} fits {query.query!r}. {everywhere}"
-    return await _format_results(app, [], _to_lines(hits))
+        return FoundTools([], [f"Nothing in {', '.join(skill_ids)} fits {query.query!r}. {everywhere}"])
+    return FoundTools(_to_lines(hits))
 
 
 async def _refuse_skill(app: App, skill_id: str) -> None:
@@ -132,14 +144,14 @@ async def _refuse_skill(app: App, skill_id: str) -> None:
         ) from error
 
 
-async def _format_results(app: App, notes: Sequence[str], hits: Sequence[_ResultLine]) -> str:
+async def _format_results(app: App, found: FoundTools) -> str:
     """The notes, then for each hit: id, score, note, whether its server is asleep or stopped, and whether a person has
     to approve each call; signature, or why it cannot be called; description; the need that it serves; its variants."""
-    items = await app.list_tools.by_id([hit.id for hit in hits])
+    items = await app.list_tools.by_id([hit.id for hit in found.hits])
     # Some 50 ms for each of the worst schemas.
     signatures = await asyncio.to_thread(lambda: {each: format_signature(item) for each, item in items.items()})
-    lines = list(notes)
-    for hit in hits:
+    lines = list(found.notes)
+    for hit in found.hits:
         state = app.gateway.find_call_state(get_server(hit.id))
         mark = f"  ({state})" if state else ""
         approval = "  (needs approval)" if hit.id in items and app.approvals.are_needed(items[hit.id]) else ""
@@ -162,9 +174,9 @@ def _describe_degradation(report: SearchReport, notes: Mapping[SearchPart, str] 
     return [notes[part] for part in report.degraded if part in notes]
 
 
-def _to_lines(tools: Sequence[HierarchicalHit]) -> list[_ResultLine]:
+def _to_lines(tools: Sequence[HierarchicalHit]) -> list[ResultLine]:
     return [
-        _ResultLine(
+        ResultLine(
             tool.id,
             tool.score,
             ", ".join(tool.payload.get("skill_ids") or ()) or "no skill",

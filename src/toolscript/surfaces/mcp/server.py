@@ -292,7 +292,7 @@ async def _search_tools(app: App, arguments: Mapping[str, Any], caller: Caller) 
     if not app.code.languages:
         arguments = {name: value for name, value in arguments.items() if name not in CODE_ARGUMENTS}
     wanted = SearchToolsArguments.parse(arguments)
-    return await (search_types(app, wanted) if wanted.output == "types" else search_tools(app, wanted, caller))
+    return await (search_types(app, wanted, caller) if wanted.output == "types" else search_tools(app, wanted, caller))
 
 
 async def _call_tool(app: App, call: CallToolArguments, caller: Caller, relay: CallRelay) -> Mapping[str, Any]:

@@ -31,7 +31,8 @@ EXIT_REJECTED, EXIT_FAILED = 2, 5
 @click.option(
     "--language",
     type=click.Choice([each.value for each in Language]),
-    help="Language of the program; default: by FILE's ending.",
+    help="Language of the program; default: by FILE's ending, .py or .ts; of standard input the first of "
+    "TOOLSCRIPT_CODE.",
 )
 @click.option("--session", metavar="NAME", help="Keep results of `save_result` for later runs, for an hour.")
 @click.option(
@@ -61,18 +62,19 @@ def run_program(
 
     FILE is a Python or TypeScript program, or `-` for standard input. `await tools.SERVER.NAME({…})` calls a tool; the
     program is checked against the types of the tools that it names before it runs. Off until it is enabled where the
-    gateway runs: `pip install 'toolscript[code-python]'` and TOOLSCRIPT_CODE=python. Exits with 2 when the check finds
+    gateway runs: `pip install 'toolscript[code-python]'` and TOOLSCRIPT_CODE=python, or `code-typescript` and
+    TOOLSCRIPT_CODE=typescript; `GET /health` says what is missing. Exits with 2 when the check finds
     problems, and with 5 when the program fails or reaches a limit.
 
     \b
     toolscript run report.py
     toolscript run report.py --check
-    echo 'await search_tools("read a file")' | toolscript run - --language python
+    echo 'return await search_tools("read a file")' | toolscript run -
     """
     source, chosen = _read_program(file, language)
     body: dict[str, Any] = {
         "code": source,
-        "language": chosen.value,
+        "language": chosen,
         "limits": parse_pairs(limits, "--limit", _parse_number),
         "session": session,
         "check_only": check_only,
@@ -95,12 +97,15 @@ def run_program(
         sys.exit(EXIT_REJECTED if answer["end"] == RunEnd.REJECTED else EXIT_FAILED)
 
 
-def _read_program(file: str, language: str | None) -> tuple[str, Language]:
-    """The program and its language. Raises Invalid."""
-    ending = ENDINGS.get(Path(file).suffix)
-    chosen = Language(language) if language else ending
-    if chosen is None:
-        raise Invalid(f"the language of {file} is not known: name it with --language", details={"field": "--language"})
+def _read_program(file: str, language: str | None) -> tuple[str, str | None]:
+    """The program, and its language if that is known. Raises Invalid."""
+    chosen = language or ENDINGS.get(Path(file).suffix)
+    if chosen is None and file != "-":
+        raise Invalid(
+            f"the language of {file} is not known: name it with --language, or let the file end in "
+            f"{' or '.join(ENDINGS)}",
+            details={"field": "--language"},
+        )
     try:
         return (sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")), chosen
     except (OSError, UnicodeDecodeError) as error:
@@ -122,7 +127,7 @@ async def _run_here(app: App, body: Mapping[str, Any], max_tokens: int | None) -
     from toolscript.surfaces.callers import OWNER
     from toolscript.surfaces.json.code import build_run_response, cut_value
 
-    language = Language(body["language"])
+    language = Language(body["language"]) if body["language"] else app.code.default_language
     limits, session, check_only = parse_limits(body["limits"]), body["session"], body["check_only"]
     request = RunRequest(body["code"], language, limits, session, checks_only=check_only)
     if not check_only:

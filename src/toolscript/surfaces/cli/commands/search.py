@@ -109,18 +109,26 @@ def _print_declarations(query: str, language: Language, max_tokens: int, *, refr
 
     async def request(session: CommandSession) -> Answer:
         async def local(app: App) -> Answer:
-            from toolscript.surfaces.json.code import build_types_response
+            from toolscript.surfaces.callers import OWNER
+            from toolscript.surfaces.json.code import TypesQuery, build_types_response
 
-            return await build_types_response(app, query, language, limit, max_tokens)
+            return await build_types_response(app, TypesQuery(query, language, limit, max_tokens), OWNER)
 
-        wanted = {"q": query, "language": language.value, "limit": limit, "max_tokens": max_tokens}
+        wanted: dict[str, Any] = {"q": query, "language": language.value, "limit": limit, "max_tokens": max_tokens}
+        if options.get_overrides()["search_threshold"] is not None:
+            wanted["threshold"] = settings.search_threshold
         found: Answer = await session.request("/api/v1/run/types", local, **wanted)
         return found
 
     def show_types(answer: Answer) -> None:
-        print_text(answer["types"].rstrip())
+        if answer["tools"]:
+            print_text(answer["types"].rstrip())
+        elif not answer["quarantined"]:
+            print_note(f"no tools found for {query!r}: rephrase it, or lower --threshold")
         if answer["left_out"]:
             print_note(f"left out for lack of room: {', '.join(answer['left_out'])}; raise --max-tokens")
+        if answer["quarantined"]:
+            print_note(f"in quarantine: {', '.join(answer['quarantined'])}; `toolscript quarantine` says why")
 
     print_answer(run_in_session(settings, request, refresh=refresh), show_types)
 

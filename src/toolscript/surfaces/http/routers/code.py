@@ -17,9 +17,14 @@ from toolscript.surfaces.http.dependencies import CALL, SEARCH, CurrentApp, get_
 from toolscript.surfaces.http.openapi import errors, request_body
 from toolscript.surfaces.http.responses import JsonResponse
 from toolscript.surfaces.http.schemas import code as schemas
-from toolscript.surfaces.json.code import build_run_response, build_types_response, cut_value
+from toolscript.surfaces.json.code import (
+    DEFAULT_TYPE_TOKENS,
+    TypesQuery,
+    build_run_response,
+    build_types_response,
+    cut_value,
+)
 
-DEFAULT_TYPE_TOKENS = 2000
 MAX_TOOLS = 20
 
 router = APIRouter(prefix="/api/v1/run", tags=["code"], dependencies=[CALL])
@@ -47,7 +52,8 @@ async def run_code(
         ),
     ] = None,
 ) -> JsonResponse:
-    wanted = await read_json(request, schemas.RunBody, schemas.RunBody.to_request)
+    default = app.code.default_language
+    wanted = await read_json(request, schemas.RunBody, lambda body: body.to_request(default))
     grant = request.scope["grant"]
     trace = {name: request.headers[name] for name in TRACE_FIELDS if name in request.headers}
     relay = CallRelay(trace=trace, user=find_user(grant))
@@ -66,12 +72,19 @@ async def run_code(
     dependencies=[SEARCH],
 )
 async def get_program_types(
+    request: Request,
     app: CurrentApp,
     q: Annotated[str, Query(min_length=1, max_length=1000, description="What the tools should do.")],
-    language: Annotated[Language, Query(description="The language of the program.")] = Language.PYTHON,
+    language: Annotated[
+        Language | None, Query(description="The language of the program. Default: the first of TOOLSCRIPT_CODE.")
+    ] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_TOOLS, description="Maximum number of tools.")] = 5,
     max_tokens: Annotated[
         int, Query(ge=MIN_TOKENS, le=MAX_TOKENS, description="Leave out tools that would make it longer.")
     ] = DEFAULT_TYPE_TOKENS,
+    threshold: Annotated[
+        float | None, Query(ge=0, le=1, description="Minimum confidence. Default: TOOLSCRIPT_SEARCH_THRESHOLD.")
+    ] = None,
 ) -> JsonResponse:
-    return JsonResponse(await build_types_response(app, q, language, limit, max_tokens))
+    query = TypesQuery(q, language, limit, max_tokens, threshold)
+    return JsonResponse(await build_types_response(app, query, get_caller(request)))

@@ -45,7 +45,9 @@ class RunBody(RequestModel):
         f"Python of a last line that is an expression. At most {MAX_SOURCE_BYTES} bytes.",
         examples=['found = await tools.filesystem.list_directory({"path": "."})\nlen(found["content"])'],
     )
-    language: Language = Field(Language.PYTHON, description="Its language.")
+    language: Language | None = Field(
+        None, description="Its language. Default: the first of TOOLSCRIPT_CODE, where the gateway runs."
+    )
     limits: LimitsRequest | None = Field(None, description="What the run may use.")
     session: str | None = Field(
         None,
@@ -56,10 +58,12 @@ class RunBody(RequestModel):
     )
     check_only: bool = Field(False, description="Only check the program, and do not run it.")
 
-    def to_request(self) -> RunRequest:
+    def to_request(self, default_language: Language) -> RunRequest:
         """The request of the service."""
         limits = RunLimits(**self.limits.model_dump()) if self.limits else DEFAULT_LIMITS
-        return RunRequest(self.code, self.language, limits, self.session, checks_only=self.check_only)
+        return RunRequest(
+            self.code, self.language or default_language, limits, self.session, checks_only=self.check_only
+        )
 
 
 class RunProblemResponse(ResponseModel):
@@ -104,4 +108,5 @@ class ProgramTypesResponse(ResponseModel):
     types: str = Field(description="Source text in the language; empty if no tool was found.")
     tools: list[str] = Field(description="The ids of the tools in it, best first.")
     left_out: list[str] = Field(description="The ids of those that the budget had no room for.")
+    quarantined: list[str] = Field(description="The ids of those that a person has to approve first.")
     tokens: int = Field(description="Its size, at four characters a token.")
