@@ -15,6 +15,7 @@ from toolscript.ports.results import ResultStore
 from toolscript.ports.sandboxes import Sandbox
 from toolscript.ports.schemas import ArgumentChecker
 from toolscript.ports.workflows import WorkflowStore
+from toolscript.services.catalogue.gateway import Gateway
 from toolscript.services.catalogue.quarantine_review import QuarantineReview
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.sync import Sync
@@ -69,6 +70,7 @@ class CodeParts(Protocol):
     observability: Observability
     sync: Sync
     quarantine: QuarantineReview
+    gateway: Gateway
     snapshots: CatalogueSnapshots
     visibility: Visibility
     call_tool: CallTool
@@ -92,7 +94,8 @@ class CodeMode:
 
     @cached_property
     def toolsets(self) -> Toolsets:
-        return Toolsets(self._app.snapshots, self._app.visibility)
+        app = self._app
+        return Toolsets(app.snapshots, app.visibility, lambda: app.gateway.statuses)
 
     @cached_property
     def run_code(self) -> RunCode:

@@ -17,7 +17,7 @@ from toolscript.codegen.names import (
     to_camel_case,
     to_snake_case,
 )
-from toolscript.codegen.python import BUILTINS, TYPING, PythonTypes, format_docstring, to_python_identifier
+from toolscript.codegen.python import BUILTINS, TYPING, PythonTypes, add_typing, format_docstring, to_python_identifier
 from toolscript.codegen.typescript import format_documentation, indent, write_types
 from toolscript.domain.catalog import Item
 from toolscript.domain.programs import Language
@@ -184,9 +184,7 @@ def _write_python_types(program: ProgramTools, *, with_host: bool) -> str:
         classes.append("\n".join([f"class {kind}:", *functions]))
         fields.append(f"    {server}: {kind}")
     tree = [*classes, "\n".join(["class Tools:", *fields]), "tools: Tools"] if fields else []
-    text = "\n\n".join([*types.format_types(), *tree, *([_PYTHON_TYPES] if with_host else [])])
-    typing = ", ".join(name for name in TYPING if re.search(rf"\b{name}\b", text))
-    return f"from typing import {typing}\n\n{text}" if typing else text
+    return add_typing("\n\n".join([*types.format_types(), *tree, *([_PYTHON_TYPES] if with_host else [])]))
 
 
 def _declare_python(tool: Tool, name: str) -> str:
@@ -218,11 +216,7 @@ def _write_python_bindings(program: ProgramTools) -> str:
 
 def _write_typescript_types(program: ProgramTools, *, with_host: bool) -> str:
     tools = _find_tools(program, UniqueNames(["FoundTool"]))
-    types = [
-        re.sub(r"^export (?=interface|type)", "", text, flags=re.MULTILINE)
-        for tool in tools.values()
-        for text in write_types(tool)
-    ]
+    types = [text for tool in tools.values() for text in write_types(tool, exported=False)]
     fields = []
     for server, named in program.group():
         functions = [indent(_declare_typescript(tools[item.id], name)) for name, item in named]

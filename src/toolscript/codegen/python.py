@@ -74,8 +74,17 @@ def generate_python(items: Sequence[Item]) -> str:
         "tools = Tools()\nasync_tools = AsyncTools()\n",
     ]
     text = "\n\n".join(body)
-    typing = ", ".join(name for name in TYPING if re.search(rf"\b{name}\b", text))
-    return "\n\n".join([_HEADER.format(typing=typing), text])
+    return "\n\n".join([_HEADER.format(typing=_list_typing(text)), text])
+
+
+def add_typing(declarations: str) -> str:
+    """The declarations, after the import of what they need."""
+    typing = _list_typing(declarations)
+    return f"from typing import {typing}\n\n{declarations}" if typing else declarations
+
+
+def _list_typing(text: str) -> str:
+    return ", ".join(name for name in TYPING if re.search(rf"\b{name}\b", text))
 
 
 def _server_class(server: ServerTools, name: str, *, is_async: bool) -> str:

@@ -55,10 +55,13 @@ def generate_typescript(items: Sequence[Item]) -> str:
     return "\n".join([_HEADER, *types, tools, read_runtime("client_runtime.ts")])
 
 
-def write_types(tool: Tool) -> Iterator[str]:
+def write_types(tool: Tool, *, exported: bool = True) -> Iterator[str]:
+    """The types of a tool's parameters and result."""
+    keyword = "export " if exported else ""
     for declarations in (tool.params, tool.result):
         types = TypeScriptTypes(declarations.titles)
-        yield from map(types.declaration, declarations.types)
+        for each in declarations.types:
+            yield types.declaration(each, keyword)
 
 
 def _functions(server: ServerTools) -> str:
@@ -104,11 +107,11 @@ class TypeScriptTypes:
     def __init__(self, titles: Mapping[Path, str]) -> None:
         self._titles = titles
 
-    def declaration(self, declared: Declaration) -> str:
+    def declaration(self, declared: Declaration, keyword: str) -> str:
         start = format_documentation(split_comment_lines(declared.description), [])
         if isinstance(declared.shape, shapes.Record):
-            return f"{start}export interface {declared.name} {self._body(declared.shape)}\n"
-        return f"{start}export type {declared.name} = {self._type(declared.shape)};\n"
+            return f"{start}{keyword}interface {declared.name} {self._body(declared.shape)}\n"
+        return f"{start}{keyword}type {declared.name} = {self._type(declared.shape)};\n"
 
     def _type(self, shape: shapes.Shape) -> str:
         match shape:

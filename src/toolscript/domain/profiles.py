@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -62,3 +63,8 @@ class Profile:
             return False
         is_allowed = self.allow is None or self.allow.choose(item, skill_ids)
         return is_allowed and not self.deny.choose(item, skill_ids)
+
+
+def name_owner(user: str, profile: Profile | None) -> str:
+    """Who may read a result that was kept: the same user with the same profile."""
+    return json.dumps([user, profile.name if profile else ""])

@@ -82,6 +82,12 @@ class ProgramOutcome:
     cpu_seconds: float = 0.0
     """How long the program itself ran."""
 
+    @property
+    def sentence(self) -> str:
+        """Why it is not done, after the line."""
+        is_named = not self.line or self.message.startswith("line ")
+        return self.message if is_named else f"line {self.line}: {self.message}"
+
 
 class LimitReached(Exception):
     """Ends a run from the host's side, and tells why."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+KEPT_SECONDS = 3600.0
+
 
 class ResultStore(Protocol):
     """Keeps results for a while, each for the caller that got it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import time
@@ -9,10 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from toolscript.domain.errors import InvalidArguments, NotFound
-from toolscript.domain.profiles import Profile
-from toolscript.ports.results import ResultStore
+from toolscript.domain.profiles import Profile, name_owner
+from toolscript.ports.results import KEPT_SECONDS, ResultStore
 
-KEPT_SECONDS = 3600.0
 MAX_NAME_LENGTH = 100
 
 
@@ -32,14 +32,14 @@ class SessionResults:
 
     async def save(self, session: str | None, user: str, name: object, value: Any) -> None:
         """Keeps a value, instead of an earlier one of the same name. Raises InvalidArguments and Unavailable."""
-        owner, now = self._name_owner(user), self._clock()
+        owner, now = name_owner(user, self._find_profile()), self._clock()
         handle = _build_handle(owner, session, name)
-        content = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+        content = await asyncio.to_thread(_encode, value)  # 10 MB take a core for 0.1 s
         await self._store.save(handle, owner, content, now=now, expires_at=now + KEPT_SECONDS)
 
     async def load(self, session: str | None, user: str, name: object) -> Any:
         """The value that was kept. Raises NotFound, InvalidArguments and Unavailable."""
-        owner = self._name_owner(user)
+        owner = name_owner(user, self._find_profile())
         content = await self._store.read(_build_handle(owner, session, name), owner, now=self._clock())
         if content is None:
             raise NotFound(
@@ -47,11 +47,11 @@ class SessionResults:
                 "saved them",
                 details={"name": name},
             )
-        return json.loads(content)
+        return await asyncio.to_thread(json.loads, content)
 
-    def _name_owner(self, user: str) -> str:
-        profile = self._find_profile()
-        return json.dumps([user, profile.name if profile else ""])
+
+def _encode(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
 
 
 def _build_handle(owner: str, session: str | None, name: object) -> str:

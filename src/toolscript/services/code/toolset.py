@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
@@ -21,6 +21,7 @@ from toolscript.domain.errors import Quarantined
 from toolscript.domain.profiles import Profile
 from toolscript.domain.programs import Language
 from toolscript.domain.quarantine import require_released
+from toolscript.domain.servers import ServerState, ServerStatus
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.visibility import Visibility
 
@@ -28,6 +29,7 @@ from toolscript.services.catalogue.visibility import Visibility
 MAX_TOOLS_OF_SERVER = 200
 # More would fill an agent's context, and the first ones explain the others.
 MAX_PROBLEMS = 10
+MAX_REASON = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +68,16 @@ class Toolset:
 class Toolsets:
     """Resolves names of programs."""
 
-    def __init__(self, snapshots: CatalogueSnapshots, visibility: Visibility) -> None:
+    def __init__(
+        self,
+        snapshots: CatalogueSnapshots,
+        visibility: Visibility,
+        list_statuses: Callable[[], Sequence[ServerStatus]] = lambda: (),
+    ) -> None:
+        """`list_statuses` returns those of all configured servers."""
         self._snapshots = snapshots
         self._visibility = visibility
+        self._list_statuses = list_statuses
         self._known: dict[tuple[Profile | None, Language], tuple[int, _ProgramNames]] = {}
 
     async def find(self, language: Language, source: str) -> Toolset:
@@ -77,8 +86,9 @@ class Toolsets:
         if not named:
             return Toolset(ProgramTools(language, []), {}, {})
         names = await self._read_names(language)
+        missing = await self._explain_missing_servers(names, named)
         # Names that are like a wrong one take milliseconds to find.
-        return await asyncio.to_thread(_build_toolset, names, named)
+        return await asyncio.to_thread(_build_toolset, names, named, missing)
 
     async def name_calls(self, language: Language, item_ids: Iterable[str]) -> dict[str, str]:
         """How a program calls these tools, as far as the caller sees them."""
@@ -103,6 +113,19 @@ class Toolsets:
                     chosen.append((name, tool_name, item))
         return ProgramTools(language, chosen)
 
+    async def _explain_missing_servers(self, names: _ProgramNames, named: Sequence[NamedTool]) -> dict[str, str]:
+        """Why servers that a program names have no tools, as far as they are configured and the caller may see them."""
+        unknown = {each.server: each.name for each in named if each.server not in names.servers}
+        if not unknown:
+            return {}
+        statuses = {each.name: each for each in self._list_statuses() if each.name not in names.all_tools}
+        servers = name_servers(names.language, statuses)
+        return {
+            name: _describe_status(statuses[servers[name]])
+            for name, tool in unknown.items()
+            if name in servers and await self._visibility.shows(Item(servers[name], tool))
+        }
+
     async def _read_names(self, language: Language) -> _ProgramNames:
         """The names of what the caller sees of the current snapshot."""
         snapshot, key = self._snapshots.current(), (self._visibility.profile, language)
@@ -124,7 +147,7 @@ class Toolsets:
         return names
 
 
-def _build_toolset(names: _ProgramNames, named: Sequence[NamedTool]) -> Toolset:
+def _build_toolset(names: _ProgramNames, named: Sequence[NamedTool], missing: Mapping[str, str]) -> Toolset:
     found: dict[tuple[str, str], Item] = {}
     wrong: dict[tuple[str, str], str] = {}
     problems: dict[int, str] = {}
@@ -136,7 +159,7 @@ def _build_toolset(names: _ProgramNames, named: Sequence[NamedTool]) -> Toolset:
             if each.name:
                 lines.setdefault(each.line, []).extend(resolved.values())
         elif key in wrong or len(wrong) < MAX_PROBLEMS:
-            wrong[key] = wrong.get(key) or _explain(names, each)
+            wrong[key] = wrong.get(key) or _explain(names, each, missing)
             problems.setdefault(each.line, wrong[key])
     return Toolset(ProgramTools(names.language, [(*key, item) for key, item in found.items()]), problems, lines)
 
@@ -152,8 +175,26 @@ def _resolve(names: _ProgramNames, named: NamedTool) -> dict[str, Item]:
     return dict(list(usable.items())[:MAX_TOOLS_OF_SERVER])
 
 
-def _explain(names: _ProgramNames, named: NamedTool) -> str:
-    """What is wrong with a name that stands for no tool."""
+def _describe_status(status: ServerStatus) -> str:
+    """Why a server has no tools, and what to do."""
+    server, reason = f"the server {status.name}", (status.reason or "no reason is known").splitlines()[0][:MAX_REASON]
+    match status.state:
+        case ServerState.CONNECTING:
+            return f"{server} is still starting: try again in a moment"
+        case ServerState.STOPPED:
+            return f"{server} is {reason}: somebody has to start it (`toolscript servers start {status.name}`)"
+        case ServerState.FAILED if status.needs_login:
+            return f"{server} needs a login (`toolscript login {status.name}`): {reason}"
+        case ServerState.FAILED:
+            return f"{server} has failed, and is tried again (`toolscript list-servers` shows it): {reason}"
+        case _:
+            return f"{server} has no tools"
+
+
+def _explain(names: _ProgramNames, named: NamedTool, missing: Mapping[str, str]) -> str:
+    """What is wrong with a name that stands for no tool. `missing` says it of servers without tools."""
+    if named.server in missing:
+        return f"{named}: {missing[named.server]}"
     if named.server not in names.servers:
         near = get_close_matches(named.server, names.servers, n=3)
         hint = f"did you mean {' or '.join(f'tools.{each}' for each in near)}?" if near else "search_tools finds tools"

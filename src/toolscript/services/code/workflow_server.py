@@ -14,7 +14,7 @@ from toolscript.domain.programs import RunEnd, RunReport
 from toolscript.domain.requests import caller_name, caller_scopes, client_address
 from toolscript.domain.servers import NO_RELAY, CallRelay, CallResult, ServerListing
 from toolscript.services.code.host import RunCaller
-from toolscript.services.code.workflows import Workflows, describe_end
+from toolscript.services.code.workflows import Workflows
 from toolscript.services.tools.call import ANSWER_SECONDS
 
 # The rest is for the checks of arguments and program.
@@ -75,7 +75,7 @@ class WorkflowServer:
 def _build_result(report: RunReport) -> CallResult:
     if report.outcome.end is not RunEnd.DONE:
         printed = f"\nPrinted:\n{report.printed}" if report.printed else ""
-        return _build_failure(f"{describe_end(report)}{printed}")
+        return _build_failure(f"{report.outcome.sentence}{printed}")
     value = report.outcome.value
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     structured = value if isinstance(value, dict) else {"result": value}

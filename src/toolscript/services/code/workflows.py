@@ -178,7 +178,7 @@ class Workflows:
         report = await self.run(workflow, case.arguments, caller, seconds=DEFAULT_LIMITS.seconds)
         outcome, message = report.outcome, ""
         if outcome.end is not RunEnd.DONE:
-            message = describe_end(report)
+            message = outcome.sentence
         elif outcome.value != case.expected:
             message = f"expected {_shorten(case.expected)}, got {_shorten(outcome.value)}"
         return CaseResult(case, outcome.value, message, report.took_ms)
@@ -221,13 +221,6 @@ class Workflows:
     async def _find_quarantine(self, workflow: Workflow) -> str:
         waiting = await self._quarantine.list_waiting(SERVER_NAME)
         return next((pin.reason for pin in waiting if pin.item_id == workflow.item.id), "")
-
-
-def describe_end(report: RunReport) -> str:
-    """Why a run is not done, in one sentence, with the line."""
-    outcome = report.outcome
-    where = f"line {outcome.line}: " if outcome.line and not outcome.message.startswith("line ") else ""
-    return f"{where}{outcome.message}"
 
 
 def _check_texts(workflow: Workflow) -> None:

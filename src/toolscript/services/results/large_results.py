@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from toolscript.domain.errors import Invalid, InvalidArguments, NotFound, ToolscriptError, Unavailable
-from toolscript.domain.profiles import Profile
+from toolscript.domain.profiles import Profile, name_owner
 from toolscript.domain.servers import META_KEY
 from toolscript.ports.models import Embedder
-from toolscript.ports.results import ResultStore
+from toolscript.ports.results import KEPT_SECONDS, ResultStore
 from toolscript.retrieval.text.json_chunks import TextChunk
 from toolscript.retrieval.text.json_paths import Path, describe_shape, format_path, parse_path
 from toolscript.retrieval.text.pages import count_bytes, find_cut, split_text
@@ -35,7 +35,6 @@ from toolscript.services.tools.token_costs import CHARACTERS_PER_TOKEN, estimate
 
 DEFAULT_TOKENS = 10_000
 MIN_TOKENS, MAX_TOKENS = 100, 900_000
-KEPT_SECONDS = 3600.0
 # A call does not wait longer for the store: its answer is cut all the same.
 SAVE_SECONDS = 5.0
 MAX_KEPT_BYTES = 32 * 2**20
@@ -163,7 +162,7 @@ class LargeResults:
             return None, f"it is larger than {MAX_KEPT_BYTES // 2**20} MiB even when compressed"
         handle, now = f"r_{secrets.token_hex(8)}", self._clock()
         try:
-            owner = self._name_owner(user)
+            owner = name_owner(user, self._find_profile())
             async with asyncio.timeout(SAVE_SECONDS):
                 await self._store.save(handle, owner, content, now=now, expires_at=now + KEPT_SECONDS)
         except (ToolscriptError, TimeoutError) as error:
@@ -173,7 +172,7 @@ class LargeResults:
         return handle, ""
 
     async def _load(self, handle: str, user: str, path: str | None) -> ResultDocument:
-        content = await self._store.read(handle, self._name_owner(user), now=self._clock())
+        content = await self._store.read(handle, name_owner(user, self._find_profile()), now=self._clock())
         if content is None:
             raise NotFound(
                 f"no such result: {handle[:40]!r}: a result is kept for an hour, for the caller that got it; call the "
@@ -182,10 +181,6 @@ class LargeResults:
             )
         document = await self._work(unpack_document, content)
         return await self._work(document.select, path) if path else document
-
-    def _name_owner(self, user: str) -> str:
-        profile = self._find_profile()
-        return json.dumps([user, profile.name if profile else ""])
 
     def _measure_budget(self, max_tokens: int | None) -> int:
         tokens = max_tokens or self._max_tokens or DEFAULT_TOKENS

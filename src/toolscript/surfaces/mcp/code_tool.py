@@ -77,8 +77,7 @@ def _describe_end(report: RunReport) -> str:
             lines.append(f"line {problem.line}: {problem.message}")
             lines += [f"  expected: {signature}" for signature in problem.signatures]
         return "\n".join(lines)
-    where = f"line {outcome.line}: " if outcome.line else ""
-    return f"The run ended ({outcome.end}): {where}{outcome.message}"
+    return f"The run ended ({outcome.end}): {outcome.sentence}"
 
 
 def _build_texts(texts: list[str], *, is_error: bool = False) -> dict[str, Any]:

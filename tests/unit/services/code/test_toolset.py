@@ -12,6 +12,7 @@ from toolscript.domain.catalog import Item
 from toolscript.domain.profiles import ItemRules, Profile
 from toolscript.domain.programs import Language
 from toolscript.domain.requests import profile_name
+from toolscript.domain.servers import ServerState, ServerStatus, Transport
 from toolscript.settings import load_settings
 
 pytestmark = pytest.mark.req("C-01")
@@ -39,3 +40,36 @@ async def test_what_a_caller_cannot_see_keeps_its_name(app: App) -> None:
         assert sorted(found.problems) == [1, 2]
     finally:
         profile_name.reset(token)
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "sentence"),
+    [
+        (ServerState.CONNECTING, None, "the server my-git is still starting: try again in a moment"),
+        (ServerState.FAILED, "command not found: npx\nmore", "the server my-git has failed, and is tried again"),
+        (ServerState.STOPPED, "stopped by ana", "the server my-git is stopped by ana: somebody has to start it"),
+        (ServerState.READY, None, "the server my-git has no tools"),
+    ],
+)
+async def test_a_server_without_tools_says_why(
+    app: App, monkeypatch: pytest.MonkeyPatch, state: ServerState, reason: str | None, sentence: str
+) -> None:
+    status = ServerStatus("my-git", Transport.STDIO, state, reason)
+    monkeypatch.setattr(app.code.toolsets, "_list_statuses", lambda: [status])
+    found = await app.code.toolsets.find(Language.PYTHON, "await tools.my_git.log({})\nawait tools.you_git.log({})")
+    assert found.problems[1].startswith(f"tools.my_git.log: {sentence}")
+    assert "more" not in found.problems[1]
+    assert found.problems[2].startswith("tools.you_git.log: no such server: ")
+
+
+async def test_a_server_without_tools_stays_hidden_from_those_who_may_not_see_it(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status = ServerStatus("git", Transport.STDIO, ServerState.CONNECTING)
+    monkeypatch.setattr(app.code.toolsets, "_list_statuses", lambda: [status])
+    token = profile_name.set("few")
+    try:
+        found = await app.code.toolsets.find(Language.PYTHON, "await tools.git.log({})")
+    finally:
+        profile_name.reset(token)
+    assert found.problems[1].startswith("tools.git.log: no such server: ")
