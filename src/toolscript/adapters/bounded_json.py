@@ -1,83 +1,250 @@
-"""Copies values of programs as JSON that cannot grow beyond a limit."""
+"""Reads, writes and copies JSON values of programs without holding up the event loop.
+
+`json` keeps Python's lock until it is done, in a thread as well: ten megabytes can take a second. So large values are
+read and written by its slower half, which is written in Python, and they are measured before they are copied.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+import math
+import re
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from contextlib import contextmanager
+from json.decoder import JSONArray, JSONObject  # type: ignore[attr-defined]
+from json.encoder import encode_basestring
+from json.scanner import py_make_scanner  # type: ignore[attr-defined]
+from typing import Any, TypeVar
 
-# A megabyte of small numbers takes a third of a second. One thread: each more would take a turn of Python's lock before
-# the event loop gets it back.
+from toolscript.domain.errors import InvalidArguments
+
+# One thread: each more would take a turn of Python's lock before the event loop gets it back.
 _THREAD = ThreadPoolExecutor(1, "program-values")
+# These take a millisecond, also of nothing but empty lists.
+SMALL_VALUES = 1000
+SMALL_TEXT_LENGTH = 2**13
+# Before it is measured, a value can be as large as the memory of the program.
+MAX_UNMEASURED = 16
+FEW_BITS = 64
+# Python writes no numbers with more than 4300 digits.
+MIN_REFUSED_BITS = 14_000
+TOO_DEEP = "it is too deeply nested"
+
+_Result = TypeVar("_Result")
+_Convert = Callable[[Any], Any]
+"""Replaces an object that JSON does not have, or raises TypeError."""
 
 
 class TooMuchJson(Exception):
     """A value is larger than the limit."""
 
 
-async def measure_json(value: Any, max_bytes: int, convert: Callable[[Any], Any]) -> int:
-    """About how many bytes of JSON a value is; `convert` replaces other objects, or raises TypeError. Raises
-    TooMuchJson, and ValueError for what cannot be written as JSON."""
-    return await asyncio.get_running_loop().run_in_executor(_THREAD, _measure, value, max_bytes, convert)
+class _ManyValues(Exception):
+    """A value has too many parts to be measured on the event loop."""
 
 
-async def copy_as_json(value: Any, max_bytes: int, convert: Callable[[Any], Any]) -> Any:
-    """A copy of the value, made of what JSON allows; `convert` replaces other objects, or raises TypeError. Raises
-    TooMuchJson, and ValueError for what cannot be written as JSON."""
-    return await asyncio.get_running_loop().run_in_executor(_THREAD, _copy, value, max_bytes, convert)
+class RunValues:
+    """The values of one run. Of all runs' large values one at a time is worked on, in a thread; a run with many of them
+    waits for its own ones, so that others get their turn."""
+
+    def __init__(self, max_open_bytes: int) -> None:
+        """With the most bytes that the arguments of its running calls may have together."""
+        self._turn = asyncio.Lock()
+        self._max_open_bytes = max_open_bytes
+        self._open_bytes = 0
+        self._unmeasured = 0
+
+    @contextmanager
+    def hold_arguments(self, size: int) -> Iterator[None]:
+        """Counts the arguments of a call while it runs. Raises InvalidArguments."""
+        if self._open_bytes + size > self._max_open_bytes:
+            raise InvalidArguments(
+                f"the arguments of the calls that are running have more than {self._max_open_bytes} bytes: start fewer "
+                "at a time"
+            )
+        self._open_bytes += size
+        try:
+            yield
+        finally:
+            self._open_bytes -= size
+
+    async def measure(self, value: Any, max_bytes: int, convert: _Convert) -> int:
+        """How many bytes of JSON a value is; more for numbers with thousands of digits. Raises TooMuchJson, ValueError
+        for what cannot be written as JSON, and InvalidArguments when too many values wait for that."""
+        try:
+            return _measure(value, max_bytes, convert, SMALL_VALUES)
+        except _ManyValues:
+            if self._unmeasured >= MAX_UNMEASURED:
+                raise InvalidArguments(
+                    f"more than {MAX_UNMEASURED} calls with large arguments start together: start fewer at a time"
+                ) from None
+        self._unmeasured += 1
+        try:
+            return await self._work(_measure, value, max_bytes, convert)
+        finally:
+            self._unmeasured -= 1
+
+    async def copy(self, value: Any, max_bytes: int, convert: _Convert) -> Any:
+        """A copy of the value, made of what JSON allows. Raises TooMuchJson, and ValueError for what cannot be written
+        as JSON."""
+        try:
+            _measure(value, max_bytes, convert, SMALL_VALUES)
+            return _copy(value, convert)
+        except _ManyValues:
+            return await self._work(_measure_and_copy, value, max_bytes, convert)
+
+    async def read(self, text: str) -> Any:
+        """The value that JSON stands for. Raises ValueError."""
+        return _read(text, _DECODER) if len(text) < SMALL_TEXT_LENGTH else await self._work(_read_slowly, text)
+
+    async def write(self, value: Any) -> str:
+        """The JSON of a value, on one line. Raises ValueError."""
+        try:
+            _measure(value, SMALL_TEXT_LENGTH, _refuse, SMALL_VALUES)
+            return _ENCODER.encode(value)
+        except (_ManyValues, TooMuchJson):
+            return await self._work(_write_slowly, value)
+
+    async def _work(self, function: Callable[..., _Result], *arguments: Any) -> _Result:
+        async with self._turn:
+            return await asyncio.get_running_loop().run_in_executor(_THREAD, function, *arguments)
 
 
-def _copy(value: Any, max_bytes: int, convert: Callable[[Any], Any]) -> Any:
-    _measure(value, max_bytes, convert)
-    try:
-        text = json.dumps(value, allow_nan=False, ensure_ascii=False, default=convert)
-        if len(text) > max_bytes:
-            raise TooMuchJson
-        return json.loads(text)
-    except (TypeError, RecursionError) as error:
-        raise ValueError(str(error)) from None
-
-
-def _measure(value: Any, max_bytes: int, convert: Callable[[Any], Any]) -> int:
-    """Raises TooMuchJson for a value whose text would be longer. A few shared lists can stand for billions of elements,
-    and the text of one long string is written without a pause for other threads: so it is counted before."""
+def _measure(value: Any, max_bytes: int, convert: _Convert, max_values: float = math.inf) -> int:
+    """A few shared lists can stand for billions of elements, and the text of one long string is written without a pause
+    for other threads: so it is counted before. Raises _ManyValues."""
     left, stack = max_bytes, [value]
+    values_left = max_values
     while stack:
-        if left < 0:
-            raise TooMuchJson
+        values_left -= 1
+        if values_left < 0:
+            raise _ManyValues
         each = stack.pop()
         match each:
             case str():
-                left -= len(each)
-            case dict():
-                left -= len(each)
-                stack += [*each.keys(), *each.values()] if left >= 0 else []
-            case list() | tuple():
-                left -= len(each)
-                stack += each if left >= 0 else []
+                left -= _measure_text(each, left)
             case None | bool():
-                pass
+                left -= 4
             case int():
                 left -= _measure_integer(each)
             case float():
                 left -= len(repr(each))
+            case dict():
+                left -= max(2, 4 * len(each))
+                stack += [*each.keys(), *each.values()] if left >= 0 else []
+            case list() | tuple():
+                left -= max(2, 2 * len(each))
+                stack += each if left >= 0 else []
             case _:
                 stack.append(_replace(each, convert))
-    if left < 0:
-        raise TooMuchJson
+        if left < 0:
+            raise TooMuchJson
     return max_bytes - left
+
+
+def _measure_text(text: str, left: int) -> int:
+    if len(text) > left:
+        return len(text)
+    written = encode_basestring(text)
+    return len(written) if written.isascii() else len(written.encode("utf-8", "replace"))
 
 
 def _measure_integer(number: int) -> int:
     """Its digits, and more for thousands of them: the time to write them grows with their square, without a pause."""
+    if number.bit_length() < FEW_BITS:
+        return len(str(number))
     digits = (number.bit_length() - 1) * 3 // 10 + 1
     return digits + digits * digits // 500
 
 
-def _replace(value: Any, convert: Callable[[Any], Any]) -> Any:
+def _replace(value: Any, convert: _Convert) -> Any:
     try:
         return convert(value)
     except TypeError as error:
         raise ValueError(str(error)) from None
+
+
+def _measure_and_copy(value: Any, max_bytes: int, convert: _Convert) -> Any:
+    _measure(value, max_bytes, convert)
+    return _copy(value, convert)
+
+
+def _copy(value: Any, convert: _Convert) -> Any:
+    try:
+        return _copy_part(value, convert)
+    except RecursionError:
+        raise ValueError(TOO_DEEP) from None
+
+
+def _copy_part(value: Any, convert: _Convert) -> Any:
+    match value:
+        case None | bool() | str():
+            return value
+        case int() if value.bit_length() < MIN_REFUSED_BITS:
+            return value
+        case float() if math.isfinite(value):
+            return value
+        case int() | float():
+            _ENCODER.encode(value)  # raises what is wrong with it
+            return value
+        case dict():
+            return {_copy_key(key): _copy_part(each, convert) for key, each in value.items()}
+        case list() | tuple():
+            return [_copy_part(each, convert) for each in value]
+        case _:
+            return _copy_part(_replace(value, convert), convert)
+
+
+def _copy_key(key: Any) -> str:
+    if isinstance(key, str):
+        return key
+    if key is None or isinstance(key, bool | int | float):
+        return _ENCODER.encode(key)
+    raise ValueError(f"keys must be str, int, float, bool or None, not {type(key).__name__}")
+
+
+def _read(text: str, decoder: json.JSONDecoder) -> Any:
+    try:
+        return decoder.decode(_SURROGATES.sub(_replace_half, text) if "\\u" in text else text)
+    except RecursionError:
+        raise ValueError(TOO_DEEP) from None
+
+
+def _read_slowly(text: str) -> Any:
+    return _read(text, _SlowDecoder(parse_constant=_refuse_constant))
+
+
+def _write_slowly(value: Any) -> str:
+    try:
+        return "".join(_ENCODER.iterencode(value))
+    except RecursionError:
+        raise ValueError(TOO_DEEP) from None
+
+
+def _replace_half(found: re.Match[str]) -> str:
+    """A half of a surrogate pair, which no other program can read, becomes a question mark."""
+    return "?" if found["half"] else found[0]
+
+
+def _refuse(value: Any) -> Any:
+    raise TypeError(f"a value of the type {type(value).__name__} is not JSON")
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+class _SlowDecoder(json.JSONDecoder):
+    """Reads lists and objects in Python, where other threads get their turn."""
+
+    def __init__(self, *, parse_constant: Callable[[str], Any]) -> None:
+        super().__init__(parse_constant=parse_constant)
+        self.parse_object, self.parse_array = JSONObject, JSONArray
+        self.scan_once = py_make_scanner(self)
+
+
+_SURROGATES = re.compile(r"\\\\|\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(?P<half>\\u[dD][89a-fA-F]..)")
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class ContractPrograms:
     """Programs that do what their names say. `call_host("double", {"number": n})` gives the double of a number,
     `call_host("wait", {})` waits until the run ends, `call_host("fail", {})` raises NotFound inside, and
-    `call_host("meet", {"of": n})` returns when so many of these calls are running."""
+    `call_host("meet", {"of": n})` returns when so many of these calls are running,
+    and `call_host("echo", {"value": v})` returns its value."""
 
     return_record: str
     """{"sum": 3, "names": ["a", "b"], "none": null}"""
@@ -33,6 +34,8 @@ class ContractPrograms:
     fill_memory: str
     return_much: str
     """A value of more than a megabyte of JSON."""
+    echo_many: str
+    """Calls `echo` with 20,000 records `{"number": n, "text": "ü…"}` of its input `mark`, and returns its result."""
     return_shared: str
     """A few lists in each other that are billions of elements when they are written."""
     print_forever: str

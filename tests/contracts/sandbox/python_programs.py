@@ -24,6 +24,10 @@ PYTHON_PROGRAMS = ContractPrograms(
     loop="while True:\n    pass",
     fill_memory='kept = []\nwhile True:\n    kept.append("x" * 100_000)',
     return_much='"x" * 2_000_000',
+    echo_many=(
+        'many = [{"number": n, "text": mark[n % 10] + "ü"} for n in range(20_000)]\n'
+        'await call_host("echo", {"value": many})'
+    ),
     return_shared="value = [0] * 100\nfor _ in range(8):\n    value = [value] * 100\nvalue",
     print_forever='while True:\n    print("x" * 1000)',
     bound='greet("you") + suffix',

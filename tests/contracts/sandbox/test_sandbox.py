@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests.contracts.sandbox.contract_programs import ContractPrograms
+from tests.contracts.sandbox.loop_watch import watch_loop
 from tests.contracts.sandbox.python_programs import PYTHON_PROGRAMS
 from tests.contracts.sandbox.typescript_programs import TYPESCRIPT_PROGRAMS
 from toolscript.adapters.deno.sandbox import DenoSandbox
@@ -49,6 +50,8 @@ class Host:
         match function:
             case "double":
                 return arguments["number"] * 2
+            case "echo":
+                return arguments["value"]
             case "fail":
                 raise NotFound("no such tool: 'x'")
             case "break":
@@ -273,3 +276,13 @@ async def test_a_call_that_is_refused_for_its_arguments_counts(sandbox: Sandbox,
 async def test_a_fault_of_the_host_is_not_blamed_on_the_program(sandbox: Sandbox, programs: ContractPrograms) -> None:
     with pytest.raises(ValueError, match="a fault of the host"):
         await run(sandbox, programs.break_host)
+
+
+@pytest.mark.req("C-02")
+async def test_large_values_cross_both_ways_and_stall_nobody(sandbox: Sandbox, programs: ContractPrograms) -> None:
+    assert (await run(sandbox, programs.double)).value == 42
+    mark = [f'{n} "\\\n\u2028😀' for n in range(50_000)]
+    async with watch_loop() as turns, asyncio.timeout(TIMEOUT_SECONDS):
+        outcome = await sandbox.run(Program(programs.echo_many, inputs={"mark": mark}), Host(), LIMITS)
+    assert outcome.value == [{"number": n, "text": f"{mark[n % 10]}ü"} for n in range(20_000)], outcome.message
+    turns.check()

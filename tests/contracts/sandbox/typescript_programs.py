@@ -21,6 +21,11 @@ TYPESCRIPT_PROGRAMS = ContractPrograms(
     loop="while (true) {}",
     fill_memory='const kept: string[][] = [];\nwhile (true) kept.push(new Array(100_000).fill("x"));',
     return_much='return "x".repeat(2_000_000);',
+    echo_many=(
+        "declare const mark: string[];\n"
+        'const many = Array.from({ length: 20_000 }, (_, n) => ({ number: n, text: mark[n % 10] + "ü" }));\n'
+        'return await call_host("echo", { value: many });'
+    ),
     return_shared=(
         "let value: unknown = new Array(100).fill(0);\n"
         "for (let i = 0; i < 8; i++) value = new Array(100).fill(value);\n"

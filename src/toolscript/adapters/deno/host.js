@@ -1,9 +1,10 @@
 // Holds the pipe to the gateway, and runs one program in a worker. Every line that it writes starts with a secret that
 // the program cannot know: nothing but this file can speak for the sandbox, whatever the program writes.
 //
-// In:  {secret, worker}  when the process starts;  {program, inputs, limits}  once;  {id, text} or {id, error}  per call.
-// Out: {kind: "call", id, name, text}, {kind: "print", text}, and at the end one of {kind: "result", text},
+// In:  {secret, worker}  when the process starts;  {program, limits} + inputs  once;  {id} + text or {id, error}  per call.
+// Out: {kind: "call", id, name} + text, {kind: "print", text}, and at the end one of {kind: "result"} + text,
 //      {kind: "error", url, message, stack}, {kind: "limit", limit}, with the processor time since the start in `seconds`.
+// What stands after a + is JSON on a line of its own; of those that come in, `has_text` says that it follows.
 const WATCH_MILLISECONDS = 20;
 const WATCHED_MESSAGES = 100;
 const MAX_RUNNING_CALLS = 64;
@@ -18,14 +19,15 @@ let messages = 0;
 let printed = "";
 let secret, worker, limits, started;
 
-function write(message) {
-  let bytes = encoder.encode(`${secret}${JSON.stringify(message)}\n`);
+function write(message, text) {
+  const following = text === undefined ? "" : `${secret}${text}\n`;
+  let bytes = encoder.encode(`${secret}${JSON.stringify(message)}\n${following}`);
   while (bytes.length) bytes = bytes.subarray(Deno.stdout.writeSync(bytes));
 }
 
-function end(message) {
+function end(message, text) {
   writeOutput();
-  write({ ...message, seconds: started ? readProcessorTime() - started.processorTime : 0 });
+  write({ ...message, seconds: started ? readProcessorTime() - started.processorTime : 0 }, text);
   Deno.exit(0);
 }
 
@@ -41,7 +43,7 @@ function takeCall({ id, name, text }) {
   } else if (runningCalls < MAX_RUNNING_CALLS) {
     runningCalls++;
     writeOutput();
-    write({ kind: "call", id, name: cut(name), text });
+    write({ kind: "call", id, name: cut(name) }, text);
   } else queuedCalls.push({ id, name, text });
 }
 
@@ -66,8 +68,13 @@ function takeMessage({ kind, id, name, text, url, error }) {
   if (kind === "ready") isWorkerReady.resolve();
   else if (kind === "call") takeCall({ id: Number(id), name: String(name), text: String(text) });
   else if (kind === "print") takeOutput(String(text));
-  else if (kind === "result") end(isTooLong(String(text)) ? { kind: "limit", limit: "output" } : { kind, text: String(text) });
+  else if (kind === "result") endWithResult(String(text));
   else end({ kind: "error", url: cut(url), message: cut(error.message), stack: cut(error.stack) });
+}
+
+function endWithResult(text) {
+  if (isTooLong(text)) end({ kind: "limit", limit: "output" });
+  else end({ kind: "result" }, text);
 }
 
 function startWorker(source) {
@@ -89,16 +96,16 @@ function watch() {
   if (bytes > limits.memory_bytes + UNCOUNTED_BYTES) end({ kind: "limit", limit: "memory" });
 }
 
-async function startProgram({ program, inputs }) {
+async function startProgram({ program, text: inputs }) {
   await isWorkerReady.promise;
   started = { processorTime: readProcessorTime(), rss: Deno.memoryUsage().rss };
   setInterval(watch, WATCH_MILLISECONDS);
   worker.postMessage({ program, inputs });
 }
 
-function answerCall(answer) {
+function answerCall({ id, text, error }) {
   runningCalls--;
-  worker.postMessage(answer);
+  worker.postMessage({ id, text, error });
   if (queuedCalls.length) takeCall(queuedCalls.shift());
 }
 
@@ -115,10 +122,22 @@ async function receive(message) {
   } else answerCall(message);
 }
 
-let rest = "";
-for await (const chunk of Deno.stdin.readable.pipeThrough(new TextDecoderStream())) {
-  const lines = (rest + chunk).split("\n");
-  rest = lines.pop();
-  for (const line of lines) await receive(JSON.parse(line));
+async function* readLines() {
+  let parts = []; // of one line: joined once, because a line can have megabytes
+  for await (const chunk of Deno.stdin.readable.pipeThrough(new TextDecoderStream())) {
+    const [first, ...others] = chunk.split("\n");
+    parts.push(first);
+    for (const other of others) {
+      yield parts.join("");
+      parts = [other];
+    }
+  }
+}
+
+const lines = readLines();
+for await (const line of lines) {
+  const message = JSON.parse(line);
+  if (message.has_text) message.text = (await lines.next()).value;
+  await receive(message);
 }
 Deno.exit(0); // the gateway has gone: nobody waits for the program

@@ -29,6 +29,8 @@ MAX_LINE_BYTES = 64 * 2**20
 # What Deno maps itself: 570 MB with two cores, and more with each, for the stacks of threads. The process watches its
 # own memory; this is for a moment in which it does not get to that.
 DENO_DATA_BYTES = 2**30 + (os.cpu_count() or 1) * 2**25
+# Their text follows on a line of its own: as a string in JSON it would be read twice.
+MESSAGES_WITH_TEXT = frozenset({"call", "result"})
 # After these the process ends by itself.
 LAST_MESSAGES = frozenset({"result", "error", "limit"})
 END_SECONDS = 1.0
@@ -108,10 +110,12 @@ class ProgramProcess:
         """Whether it can still take a program."""
         return self._process.returncode is None
 
-    async def send(self, message: Mapping[str, Any]) -> None:
-        """Writes a message, and waits while the pipe is full. A process that has ended takes it silently."""
+    async def send(self, message: Mapping[str, Any], text: str | None = None) -> None:
+        """Writes a message, and JSON that belongs to it; waits while the pipe is full. A process that has ended takes
+        it silently."""
         assert self._process.stdin  # noqa: S101
-        self._process.stdin.write(json.dumps(message).encode() + b"\n")
+        lines = [json.dumps({**message, "has_text": text is not None}), *([] if text is None else [text])]
+        self._process.stdin.writelines(line.encode("utf-8", "replace") + b"\n" for line in lines)
         try:
             await self._process.stdin.drain()
         except (BrokenPipeError, ConnectionResetError):
@@ -119,16 +123,23 @@ class ProgramProcess:
 
     async def receive(self) -> dict[str, Any] | None:
         """The next message; None when the process has ended. Raises ValueError for what is not from our own code."""
-        assert self._process.stdout  # noqa: S101
-        line = await self._process.stdout.readline()
+        line = await self._read_line()
         if not line:
-            self._is_ending = True
             return None
-        if not line.startswith(self._secret):
-            raise ValueError("the program wrote to the pipe of its sandbox")
-        message: dict[str, Any] = json.loads(line[len(self._secret) :])
+        message: dict[str, Any] = json.loads(line)
+        if message["kind"] in MESSAGES_WITH_TEXT:
+            message["text"] = (await self._read_line()).decode()
         self._is_ending = message["kind"] in LAST_MESSAGES
         return message
+
+    async def _read_line(self) -> bytes:
+        """Empty when the process has ended. Raises ValueError."""
+        assert self._process.stdout  # noqa: S101
+        line = await self._process.stdout.readline()
+        self._is_ending = not line
+        if line and not line.startswith(self._secret):
+            raise ValueError("the program wrote to the pipe of its sandbox")
+        return line[len(self._secret) : -1]
 
     async def has_run_out_of_memory(self) -> bool:
         """Whether V8 has ended the process because its heap was full."""

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
+from toolscript.adapters.bounded_json import RunValues
 from toolscript.adapters.deno.checker import OPENING, TypeScriptChecker
 from toolscript.adapters.deno.process import ProgramProcess
-from toolscript.domain.errors import InvalidArguments, ToolscriptError, Unavailable
+from toolscript.domain.errors import Invalid, InvalidArguments, ToolscriptError, Unavailable
 from toolscript.domain.programs import Language, Program, ProgramOutcome, ProgramProblem, RunEnd, SandboxLimits
 from toolscript.ports.sandboxes import ProgramHost
 
@@ -137,6 +137,7 @@ class _ProgramRun:
         self._process = process
         self._host = host
         self._limits = limits
+        self._values = RunValues(max(limits.memory_bytes, limits.output_bytes))
         self._calls: set[asyncio.Task[None]] = set()
         self._stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._first_line = 0
@@ -151,14 +152,13 @@ class _ProgramRun:
         limits = self._limits
         request = {
             "program": f"{opening}{program.source}\n}}",
-            "inputs": json.dumps(dict(program.inputs)),
             "limits": {
                 "cpu_seconds": limits.cpu_seconds,
                 "memory_bytes": limits.memory_bytes,
                 "output_bytes": limits.output_bytes,
             },
         }
-        task = asyncio.create_task(self._exchange(request))
+        task = asyncio.create_task(self._exchange(request, program.inputs))
         try:
             either: list[asyncio.Future[Any]] = [task, self._stop]
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -175,8 +175,8 @@ class _ProgramRun:
         if not self._stop.cancel() and not self._stop.cancelled():
             self._stop.exception()  # it may have come too late to be raised
 
-    async def _exchange(self, request: dict[str, Any]) -> ProgramOutcome:
-        await self._process.send(request)
+    async def _exchange(self, request: dict[str, Any], inputs: Mapping[str, Any]) -> ProgramOutcome:
+        await self._process.send(request, await self._values.write(dict(inputs)))
         while True:
             try:
                 message = await self._process.receive()
@@ -208,19 +208,35 @@ class _ProgramRun:
     async def _call(self, number: int, function: str, text: str) -> None:
         try:
             self._host.count_call()
-            arguments = await _read_arguments(text)
-            answer = {"id": number, "text": json.dumps(await self._host.call(function, arguments))}
+            with self._values.hold_arguments(len(text)):
+                result = await self._host.call(function, await self._read_arguments(text))
+            await self._process.send({"id": number}, await self._write_result(result))
         except ToolscriptError as error:
-            answer = {"id": number, "error": f"{error.code}: {error.message}"}
+            await self._process.send({"id": number, "error": f"{error.code}: {error.message}"})
         except Exception as error:  # noqa: BLE001  (whatever it is, it ends the run)
             if not self._stop.done():
                 self._stop.set_exception(error)
-            return
-        await self._process.send(answer)
+
+    async def _write_result(self, result: Any) -> str:
+        """Raises Invalid."""
+        try:
+            return await self._values.write(result)
+        except ValueError as error:
+            raise Invalid(f"the result of the call cannot be written as JSON: {error}") from None
+
+    async def _read_arguments(self, text: str) -> dict[str, Any]:
+        """Raises InvalidArguments."""
+        try:
+            arguments = await self._values.read(text)
+        except ValueError as error:
+            raise InvalidArguments(f"the arguments cannot be used: {error}") from None
+        if not isinstance(arguments, dict):
+            raise InvalidArguments("the arguments cannot be used: they must be an object")
+        return arguments
 
     async def _read_value(self, text: str) -> ProgramOutcome:
         try:
-            return ProgramOutcome(RunEnd.DONE, await _read_json(text))
+            return ProgramOutcome(RunEnd.DONE, await self._values.read(text))
         except ValueError as error:
             return ProgramOutcome(RunEnd.FAILED, message=f"the program's value cannot be written as JSON: {error}")
 
@@ -241,33 +257,3 @@ class _ProgramRun:
         own = [line - self._first_line + 1 for line in lines if self._first_line <= line <= self._last_line]
         summary = place.sub("", message["message"]).strip()[:MAX_MESSAGE_LENGTH]
         return ProgramOutcome(RunEnd.FAILED, message=summary, line=own[0] if own else None)
-
-
-async def _read_arguments(text: str) -> dict[str, Any]:
-    """Raises InvalidArguments."""
-    try:
-        arguments = await _read_json(text)
-    except ValueError as error:
-        raise InvalidArguments(f"the arguments cannot be used: {error}") from None
-    if not isinstance(arguments, dict):
-        raise InvalidArguments("the arguments cannot be used: they must be an object")
-    return arguments
-
-
-async def _read_json(text: str) -> Any:
-    """A value of the program. Raises ValueError. In a thread: a megabyte of small numbers takes 30 ms."""
-    return await asyncio.to_thread(_parse, text) if len(text) > 2**16 else _parse(text)
-
-
-def _parse(text: str) -> Any:
-    try:
-        value = json.loads(text, parse_constant=_refuse_constant)
-        if "\\u" in text:  # halves of surrogate pairs, which no other program can read
-            value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
-    except RecursionError:
-        raise ValueError("it is too deeply nested") from None
-    return value
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")

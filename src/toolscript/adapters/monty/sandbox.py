@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -20,9 +20,9 @@ from pydantic_monty import (
     ResourceLimits,
 )
 
-from toolscript.adapters.bounded_json import TooMuchJson, copy_as_json, measure_json
+from toolscript.adapters.bounded_json import RunValues, TooMuchJson
 from toolscript.adapters.monty.values import convert_value
-from toolscript.domain.errors import ToolscriptError, Unavailable
+from toolscript.domain.errors import InvalidArguments, ToolscriptError, Unavailable
 from toolscript.domain.programs import Language, Program, ProgramOutcome, ProgramProblem, RunEnd, SandboxLimits
 from toolscript.ports.sandboxes import ProgramHost
 
@@ -128,7 +128,7 @@ class MontySandbox:
         await session.feed_run(bindings, inputs=dict(program.inputs), external_lookup=lookup)
         output = await session.feed_run(program.source, external_lookup=lookup, print_callback=calls.print)
         try:
-            return ProgramOutcome(RunEnd.DONE, await copy_as_json(output, limits.output_bytes, convert_value))
+            return ProgramOutcome(RunEnd.DONE, await calls.values.copy(output, limits.output_bytes, convert_value))
         except TooMuchJson:
             message = f"the program's value is larger than {limits.output_bytes} bytes of JSON: return less of it"
             return ProgramOutcome(RunEnd.OUTPUT, message=message)
@@ -136,18 +136,13 @@ class MontySandbox:
             return ProgramOutcome(RunEnd.FAILED, message=f"the program's value cannot be written as JSON: {error}")
 
 
-class _Refused(Exception):
-    """The arguments of a call cannot be used; why, for the program."""
-
-
 class _HostCalls:
     """What one run asks of its host."""
 
     def __init__(self, host: ProgramHost, limits: SandboxLimits) -> None:
+        self.values = RunValues(max(limits.memory_bytes, limits.output_bytes))
         self._host = host
         self._max_bytes = limits.output_bytes
-        self._max_open_bytes = max(limits.memory_bytes, limits.output_bytes)
-        self._open_bytes = 0
         self._loop = asyncio.get_running_loop()
         self._stop: asyncio.Future[None] = self._loop.create_future()
         self._running: set[asyncio.Task[Any]] = set()
@@ -191,48 +186,27 @@ class _HostCalls:
         self._busy_since = self._loop.time()
 
     async def _call(self, function: object, arguments: object) -> Any:
-        size = 0
         try:
             self._host.count_call()
-            size = await self._measure(arguments)
-            self._open_bytes += size
-            return await self._host.call(str(function), await self._copy(arguments))
-        except _Refused as error:
-            raise RuntimeError(f"VALIDATION_ERROR: {error}") from None
+            # Calls that share a value have a copy each, which together can be far more than the program's memory.
+            with self.values.hold_arguments(await self._read(self.values.measure, arguments)):
+                return await self._host.call(str(function), await self._read(self.values.copy, arguments))
         except ToolscriptError as error:
             raise RuntimeError(f"{error.code}: {error.message}") from None
         except Exception as error:
             self._end(error)
             raise
-        finally:
-            self._open_bytes -= size
 
-    async def _measure(self, arguments: object) -> int:
-        """Their bytes. Calls that share a value have a copy each, which together can be far more than the program's
-        memory. Raises _Refused."""
+    async def _read(self, read: Callable[..., Awaitable[_Result]], arguments: object) -> _Result:
+        """Raises InvalidArguments."""
+        if not isinstance(arguments, dict):
+            raise InvalidArguments("the arguments must be a dictionary")
         try:
-            size = await measure_json(arguments, self._max_bytes, convert_value)
+            return await read(arguments, self._max_bytes, convert_value)
         except TooMuchJson:
-            raise _Refused(f"more than {self._max_bytes} bytes of arguments") from None
+            raise InvalidArguments(f"more than {self._max_bytes} bytes of arguments") from None
         except ValueError as error:
-            raise _Refused(f"the arguments cannot be written as JSON: {error}") from None
-        if self._open_bytes + size > self._max_open_bytes:
-            raise _Refused(
-                f"the arguments of the calls that are running have more than {self._max_open_bytes} bytes: start fewer "
-                "at a time"
-            )
-        return size
-
-    async def _copy(self, arguments: object) -> Mapping[str, Any]:
-        try:
-            copy = await copy_as_json(arguments, self._max_bytes, convert_value)
-        except TooMuchJson:
-            raise _Refused(f"more than {self._max_bytes} bytes of arguments") from None
-        except ValueError as error:
-            raise _Refused(f"the arguments cannot be written as JSON: {error}") from None
-        if not isinstance(copy, Mapping):
-            raise _Refused("the arguments must be a dictionary")
-        return copy
+            raise InvalidArguments(f"the arguments cannot be written as JSON: {error}") from None
 
     def print(self, _: str, text: str) -> None:
         """Hands on what is printed, from a thread of Monty's. More than enough to reach any limit is dropped."""
