@@ -152,6 +152,10 @@ class RunReport:
 SERVER_NAME = "workflows"
 """The server that workflows are tools of."""
 WORKFLOW_SERVER = ServerSpec(SERVER_NAME, Transport.INTERNAL)
+MAX_VERSIONS = 100
+"""The newest versions of a workflow that are kept."""
+RESULT = "result"
+"""The field of a tool's structured result that has what a program returns, unless that is an object."""
 NO_PARAMETERS: Schema = {"type": "object", "properties": {}}
 
 
@@ -175,6 +179,8 @@ class Workflow:
     parameters: Schema = field(default_factory=lambda: NO_PARAMETERS)
     """The JSON Schema of the arguments."""
     cases: Sequence[WorkflowCase] = ()
+    result: Schema | None = None
+    """The JSON Schema of what the program returns; None if nothing is known of it."""
     version: int = 0
     """Counts from 1; 0 before it is saved."""
     saved_at: float = 0.0
@@ -185,16 +191,40 @@ class Workflow:
     @property
     def item(self) -> Item:
         """The workflow as a tool."""
-        return Item(SERVER_NAME, self.name, self.description, input_schema=self.parameters)
+        return Item(
+            SERVER_NAME, self.name, self.description, input_schema=self.parameters, output_schema=self.output_schema
+        )
+
+    @property
+    def output_schema(self) -> Schema | None:
+        """The schema of the tool's structured result, which is always an object."""
+        if self.result is None or self.returns_object:
+            return self.result
+        # References are to the root of a schema.
+        shared = {name: self.result[name] for name in ("$schema", "$defs", "definitions") if name in self.result}
+        wrapped = {name: part for name, part in self.result.items() if name not in shared}
+        return {**shared, "type": "object", "properties": {RESULT: wrapped}, "required": [RESULT]}
+
+    @property
+    def returns_object(self) -> bool:
+        """Whether the schema of the result allows objects only."""
+        return self.result is not None and self.result.get("type") == "object"
+
+    def build_structured(self, value: Any) -> dict[str, Any]:
+        """The structured result of the tool: the value, if it is an object and must or may be one, else an object that
+        has it as `result`."""
+        is_whole = isinstance(value, dict) and (self.result is None or self.returns_object)
+        return value if is_whole else {RESULT: value}
 
     def is_same(self, other: Workflow) -> bool:
-        """Whether both are the same program, with the same description, parameters and tests."""
+        """Whether both are the same program, with the same description, parameters, result and tests."""
         return self._content == other._content
 
     @property
     def _content(self) -> tuple[Any, ...]:
         cases = [(case.arguments, case.expected) for case in self.cases]
-        return self.name, self.description, self.language, self.source, dict(self.parameters), cases
+        texts = self.name, self.description, self.language, self.source
+        return *texts, dict(self.parameters), cases, self.result
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,5 +36,8 @@ class ArgumentChecker(Protocol):
         """The worst problem; None for valid arguments, and for a schema that cannot be used. Raises TimedOut when that
         takes too long, and Unavailable when nothing can be checked."""
 
+    async def find_fault(self, schema: Schema, *, within: float) -> str:
+        """Why a schema cannot be used; empty if it can. Raises as `check` does."""
+
     async def close(self) -> None:
         """Ends what it has started."""

@@ -9,7 +9,7 @@ from toolscript.domain.programs import Workflow
 
 
 class WorkflowStore(Protocol):
-    """Keeps every version of every workflow. The newest one counts.
+    """Keeps the newest MAX_VERSIONS versions of every workflow. The newest one counts.
 
     >>> import asyncio
     >>> from toolscript.adapters.sql.database import Database
@@ -28,13 +28,17 @@ class WorkflowStore(Protocol):
     """
 
     async def save(self, workflow: Workflow) -> Workflow:
-        """Saves the workflow as the next version of its name; returns it with its number."""
+        """Saves the workflow as the next version of its name; returns it with its number. The oldest version goes when
+        there are too many."""
 
     async def list_newest(self) -> Sequence[Workflow]:
         """The newest version of every workflow, by name."""
 
+    async def find(self, name: str, version: int | None = None) -> Workflow | None:
+        """A version of a workflow; the newest one by default. None if there is none."""
+
     async def list_versions(self, name: str) -> Sequence[Workflow]:
-        """Every version of a workflow, the newest first; none if there is no such workflow."""
+        """Every kept version of a workflow, the newest first; none if there is no such workflow."""
 
     async def remove(self, name: str) -> bool:
         """Removes all versions of a workflow; whether there was one."""

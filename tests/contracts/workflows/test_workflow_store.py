@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from toolscript.adapters.sql import workflows
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.workflows import SqlWorkflows
 from toolscript.domain.programs import Language, Workflow, WorkflowCase
@@ -20,6 +21,7 @@ GREETING = Workflow(
     "return `hello ${params.name}`;",
     {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
     (WorkflowCase({"name": "Ann"}, "hello Ann"), WorkflowCase({"name": "日本"}, ["any", {"json": None}])),
+    {"type": "string"},
     saved_at=1000.5,
     saved_by="ann",
 )
@@ -44,6 +46,23 @@ async def test_versions_stay_and_the_newest_counts(store: SqlWorkflows) -> None:
     assert (first.version, second.version) == (1, 2)
     assert await store.list_newest() == [other, second]
     assert await store.list_versions("greet") == [second, first]
+    assert (await store.find("greet"), await store.find("greet", 1)) == (second, first)
+    assert (await store.find("greet", 3), await store.find("unknown")) == (None, None)
+
+
+async def test_a_workflow_without_a_result_has_none(store: SqlWorkflows) -> None:
+    saved = await store.save(replace(GREETING, result=None))
+    assert await store.find("greet") == saved
+    assert saved.result is None
+
+
+async def test_only_the_newest_versions_are_kept(store: SqlWorkflows, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workflows, "MAX_VERSIONS", 3)
+    other = await store.save(replace(GREETING, name="other"))
+    for _ in range(5):
+        await store.save(GREETING)
+    assert [each.version for each in await store.list_versions("greet")] == [5, 4, 3]
+    assert await store.list_versions("other") == [other]
 
 
 async def test_a_removed_workflow_is_gone_with_all_versions(store: SqlWorkflows) -> None:

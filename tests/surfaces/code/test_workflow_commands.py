@@ -71,6 +71,13 @@ def test_what_cannot_be_saved_is_named() -> None:
     assert "--description" in save().output
     Path("shout.py").write_text("await tools.box.ecko({})", encoding="utf-8")
     assert "line 1: tools.box.ecko: no such tool: did you mean tools.box.echo?" in save(*ABOUT).output
+    Path("shout.py").write_text("return 1", encoding="utf-8")
+    for option in ("--parameters", "--result", "--tests"):
+        for text in ('"words"', "[1]", "{"):
+            Path("wrong.json").write_text(text, encoding="utf-8")
+            wrong = save(*ABOUT, option, "wrong.json")
+            assert wrong.exit_code == 2, wrong.output
+            assert "must be" in wrong.output or "is not valid JSON" in wrong.output
     assert "must end in .py or .ts" in invoke("workflows", "save", "shout", "parameters.json").output
     unknown = invoke("workflows", "show", "shaut")
     assert unknown.exit_code != 0

@@ -72,6 +72,12 @@ async def test_arguments_are_checked_against_the_parameters(client: CodeClient) 
         ({"source": "await tools.box.ecko({})"}, "source", "did you mean tools.box.echo?"),
         ({"description": " "}, "description", "what the workflow does"),
         ({"parameters": {"type": "string"}}, "parameters", '"type": "object"'),
+        (
+            {"parameters": {"type": "object", "properties": {"a": {"type": "strng"}}}},
+            "parameters",
+            "a valid JSON Schema",
+        ),
+        ({"result": {"type": "strng"}}, "result", "a valid JSON Schema"),
     ],
 )
 async def test_what_cannot_work_is_not_saved(client: CodeClient, change: dict[str, Any], field: str, hint: str) -> None:
@@ -206,11 +212,60 @@ async def test_a_workflow_that_takes_too_long_still_says_what_it_did(client: Cod
 
 async def test_a_key_that_may_not_search_cannot_do_so_in_a_workflow(client: CodeClient) -> None:
     await client.save("look", {**SHOUT, "source": 'return await search_tools("echo")', "cases": []})
-    statuses = {}
+    statuses, secrets = {}, {}
     for name, scopes in {"caller": [Scope.CALL], "searcher": [Scope.CALL, Scope.SEARCH]}.items():
-        _, secret = await client.app.keys.create(name, scopes)
+        _, secrets[name] = await client.app.keys.create(name, scopes)
+    for name, secret in secrets.items():
         headers = {"Authorization": f"Bearer {secret}"}
         response = await client.http.post("/tools/workflows__look", json={"words": []}, headers=headers)
         statuses[name] = (response.status_code, "lacks the scope search" in response.text)
     assert statuses["searcher"] == (200, False)
     assert statuses["caller"][1]
+
+
+LIST_OF_WORDS = {"type": "array", "items": {"$ref": "#/$defs/word"}, "$defs": {"word": {"type": "string"}}}
+COUNT = {"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]}
+
+
+@pytest.mark.parametrize(
+    ("result", "source", "answer", "problem"),
+    [
+        (LIST_OF_WORDS, 'return params["words"]', {"result": ["a"]}, ""),
+        (LIST_OF_WORDS, "return [1]", None, "result.0: 1 is not of type 'string'"),
+        (COUNT, 'return {"count": len(params["words"])}', {"count": 1}, ""),
+        (COUNT, 'return {"cuont": 1}', None, "count: 'count' is a required property"),
+        (COUNT, "return [1]", None, "[1] is not of type 'object'"),
+        ({"anyOf": [{"type": "string"}, COUNT]}, 'return {"count": 1}', {"result": {"count": 1}}, ""),
+        ({"type": "null"}, "pass", {"result": None}, ""),
+    ],
+)
+async def test_what_a_program_returns_is_checked_against_the_schema_of_its_result(
+    client: CodeClient, result: dict[str, Any], source: str, answer: dict[str, Any] | None, problem: str
+) -> None:
+    await client.save("typed", {**SHOUT, "source": source, "result": result, "cases": []})
+    response = await client.call_over_http("workflows__typed", {"words": ["a"]})
+    if problem:
+        message = response.json()["error"]["message"]
+        assert f"the program's value does not match the schema of its result: {problem}" in message
+    else:
+        assert response.json() == answer
+
+
+async def test_programs_know_the_type_of_what_a_workflow_returns(client: CodeClient) -> None:
+    source = 'return {"count": len(params["words"])}'
+    await client.save("count_words", {**SHOUT, "source": source, "result": COUNT, "cases": []})
+    assert (await client.run('(await tools.workflows.count_words({"words": ["a"]}))["count"] + 1'))["value"] == 2
+    wrong = await client.run('(await tools.workflows.count_words({"words": ["a"]}))["count"].upper()')
+    assert wrong["end"] == "rejected"
+    assert (await client.app.call_tool.describe("workflows__count_words")).output_schema == COUNT
+    (types,), _ = await client.call("search_tools", query="repeats words", output="types")
+    assert "count: int" in types
+
+
+async def test_tests_compare_as_json_does(client: CodeClient) -> None:
+    cases = [([1, 2.0], [1.0, 2], True), ([True], [1], False), ({"a": 0}, {"a": False}, False), (None, None, True)]
+    for number, (value, expected, is_equal) in enumerate(cases):
+        body = {**SHOUT, "source": f"return {value!r}", "cases": [{"arguments": {"words": []}, "expected": expected}]}
+        await client.save(f"case_{number}", body)
+        answer = (await client.http.post(f"/api/v1/workflows/case_{number}/test")).json()
+        assert (answer["passed"] == 1) is is_equal, answer

@@ -40,6 +40,14 @@ class WorkerChecker:
     async def check(self, schema: Schema, arguments: Mapping[str, Any], *, within: float) -> ArgumentProblem | None:
         """The worst problem; None for valid arguments, and for a schema that cannot be used. Raises TimedOut when
         that takes more than a second or a quarter of `within`, and Unavailable when the worker cannot run."""
+        reply = await self._ask(schema, arguments, within)
+        return ArgumentProblem(reply["field"], reply["message"]) if "message" in reply else None
+
+    async def find_fault(self, schema: Schema, *, within: float) -> str:
+        """Why a schema cannot be used; empty if it can. Raises as `check` does."""
+        return str((await self._ask(schema, {}, within)).get("unusable", ""))
+
+    async def _ask(self, schema: Schema, arguments: Mapping[str, Any], within: float) -> dict[str, Any]:
         digest = hashlib.sha256(json.dumps(schema).encode()).hexdigest()
         self._refuse_paused(digest)
         try:
@@ -49,12 +57,11 @@ class WorkerChecker:
             raise TimedOut("other checks took too long") from None
         try:
             self._refuse_paused(digest)  # it may be one of those
-            reply = await self._check(digest, schema, arguments, within)
+            return await self._check(digest, schema, arguments, within)
         except (OSError, ValueError) as error:
             raise Unavailable(f"arguments cannot be checked: {error}") from error
         finally:
             self._lock.release()
-        return ArgumentProblem(reply["field"], reply["message"]) if "message" in reply else None
 
     async def close(self) -> None:
         """Ends the worker."""

@@ -7,9 +7,12 @@ from dataclasses import asdict, replace
 
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.session import Row, Session
-from toolscript.domain.programs import Language, Workflow, WorkflowCase
+from toolscript.domain.programs import MAX_VERSIONS, Language, Workflow, WorkflowCase
 
-_COLUMNS = ("name", "version", "description", "language", "source", "parameters", "cases", "saved_at", "saved_by")
+_COLUMNS = (
+    *("name", "version", "description", "language", "source", "parameters", "cases", "result"),
+    *("saved_at", "saved_by"),
+)
 
 
 class SqlWorkflows:
@@ -29,10 +32,16 @@ class SqlWorkflows:
                 "language": saved.language.value,
                 "parameters": dict(saved.parameters),
                 "cases": {"cases": [asdict(case) for case in saved.cases]},
+                "result": None if saved.result is None else dict(saved.result),
             }
             session.run(
                 f"INSERT INTO workflows ({', '.join(_COLUMNS)}) VALUES ({', '.join(f':{c}' for c in _COLUMNS)})",
                 **values,
+            )
+            session.run(
+                "DELETE FROM workflows WHERE name = :name AND version <= :last",
+                name=saved.name,
+                last=saved.version - MAX_VERSIONS,
             )
             return saved
 
@@ -42,6 +51,12 @@ class SqlWorkflows:
         newest = "SELECT name, max(version) FROM workflows GROUP BY name"
         return await self._read(f"WHERE (name, version) IN ({newest}) ORDER BY name")
 
+    async def find(self, name: str, version: int | None = None) -> Workflow | None:
+        which = "ORDER BY version DESC LIMIT 1" if version is None else "AND version = :version"
+        given = {} if version is None else {"version": version}
+        found = await self._read(f"WHERE name = :name {which}", name=name, **given)
+        return found[0] if found else None
+
     async def list_versions(self, name: str) -> Sequence[Workflow]:
         return await self._read("WHERE name = :name ORDER BY version DESC", name=name)
 
@@ -50,7 +65,7 @@ class SqlWorkflows:
             lambda session: session.run("DELETE FROM workflows WHERE name = :name", name=name) > 0
         )
 
-    async def _read(self, where: str, **given: str) -> Sequence[Workflow]:
+    async def _read(self, where: str, **given: object) -> Sequence[Workflow]:
         rows = await self._database.read(lambda session: session.rows(f"SELECT * FROM workflows {where}", **given))
         return [_load(row) for row in rows]
 
@@ -63,6 +78,7 @@ def _load(row: Row) -> Workflow:
         row["source"],
         row["parameters"],
         tuple(WorkflowCase(case["arguments"], case["expected"]) for case in row["cases"]["cases"]),
+        row["result"],
         row["version"],
         row["saved_at"],
         row["saved_by"],

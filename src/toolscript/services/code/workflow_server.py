@@ -10,7 +10,7 @@ from typing import Any
 from toolscript.domain.access import Caller, Scope
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import ToolscriptError, UpstreamFailed
-from toolscript.domain.programs import RunEnd, RunReport
+from toolscript.domain.programs import RunEnd, RunReport, Workflow
 from toolscript.domain.requests import caller_name, caller_scopes, client_address
 from toolscript.domain.servers import NO_RELAY, CallRelay, CallResult, ServerListing
 from toolscript.services.code.host import RunCaller
@@ -46,7 +46,7 @@ class WorkflowServer:
             report = await self._workflows.run(workflow, arguments, caller, seconds=seconds)
         except ToolscriptError as error:
             return _build_failure(error.message)
-        return _build_result(report)
+        return _build_result(workflow, report)
 
     async def complete(self, params: Mapping[str, Any], *, within: float) -> Mapping[str, Any]:  # noqa: ARG002
         return {"completion": {"values": []}}
@@ -72,13 +72,13 @@ class WorkflowServer:
         raise AssertionError  # it is never set
 
 
-def _build_result(report: RunReport) -> CallResult:
+def _build_result(workflow: Workflow, report: RunReport) -> CallResult:
     if report.outcome.end is not RunEnd.DONE:
         printed = f"\nPrinted:\n{report.printed}" if report.printed else ""
         return _build_failure(f"{report.outcome.sentence}{printed}")
     value = report.outcome.value
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    structured = value if isinstance(value, dict) else {"result": value}
+    structured = workflow.build_structured(value)
     return CallResult({"content": [{"type": "text", "text": text}], "structuredContent": structured})
 
 

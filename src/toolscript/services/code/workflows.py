@@ -18,6 +18,7 @@ from toolscript.domain.programs import (
     SERVER_NAME,
     CaseResult,
     Language,
+    ProgramOutcome,
     RunEnd,
     RunReport,
     Workflow,
@@ -101,7 +102,7 @@ class Workflows:
         return ServerListing([each.item for each in workflows if each.language in self._languages], problems)
 
     async def list_versions(self, name: str) -> Sequence[Workflow]:
-        """Every version of a workflow, the newest first. Raises NotFound."""
+        """The kept versions of a workflow, the newest first. Raises NotFound."""
         if versions := await self._store.list_versions(name):
             return versions
         names = [workflow.name for workflow in await self._store.list_newest()]
@@ -109,12 +110,11 @@ class Workflows:
 
     async def get(self, name: str, version: int | None = None) -> Workflow:
         """A version of a workflow; the newest one by default. Raises NotFound."""
+        if workflow := await self._store.find(name, version):
+            return workflow
         versions = await self.list_versions(name)
-        for workflow in versions:
-            if version in {None, workflow.version}:
-                return workflow
         raise NotFound(
-            f"the workflow {name} has no version {version}: it has 1 to {versions[0].version}",
+            f"the workflow {name} has no version {version}: it has {versions[-1].version} to {versions[0].version}",
             details={"workflow": name, "version": version},
         )
 
@@ -163,9 +163,14 @@ class Workflows:
                 name=f"{workflow.item.id}@{workflow.version}",
                 server=SERVER_NAME,
             )
-            return await self._get_run_code().run(request, caller)
+            report = await self._get_run_code().run(request, caller)
         finally:
             _depth.reset(token)
+        problem = await self._find_wrong_result(workflow, report.outcome)
+        if problem is None:
+            return report
+        outcome = replace(report.outcome, end=RunEnd.FAILED, value=None, message=problem)
+        return replace(report, outcome=outcome)
 
     async def test(self, workflow: Workflow, caller: RunCaller) -> list[CaseResult]:
         """Runs the tests of a workflow, one after the other. They call real tools."""
@@ -179,12 +184,29 @@ class Workflows:
         outcome, message = report.outcome, ""
         if outcome.end is not RunEnd.DONE:
             message = outcome.sentence
-        elif outcome.value != case.expected:
+        elif not is_equal_json(outcome.value, case.expected):
             message = f"expected {_shorten(case.expected)}, got {_shorten(outcome.value)}"
         return CaseResult(case, outcome.value, message, report.took_ms)
 
+    async def _find_wrong_result(self, workflow: Workflow, outcome: ProgramOutcome) -> str | None:
+        """What is wrong with the value that a program has returned, by the schema of its result."""
+        schema, opening = workflow.output_schema, "the program's value does not match the schema of its result: "
+        if schema is None or outcome.end is not RunEnd.DONE:
+            return None
+        if workflow.returns_object and not isinstance(outcome.value, Mapping):
+            return f"{opening}{_shorten(outcome.value)} is not of type 'object'"
+        structured = workflow.build_structured(outcome.value)
+        problem = await self._checker.check(schema, structured, within=CHECK_SECONDS)
+        return f"{opening}{problem.field}: {problem.message}" if problem else None
+
+    async def _check_schemas(self, workflow: Workflow) -> None:
+        for field, schema in {"parameters": workflow.parameters, "result": workflow.output_schema}.items():
+            if schema and (fault := await self._checker.find_fault(schema, within=CHECK_SECONDS)):
+                raise _build_invalid(field, f"must be a valid JSON Schema: {fault}")
+
     async def _check(self, workflow: Workflow, caller: RunCaller) -> None:
         _check_texts(workflow)
+        await self._check_schemas(workflow)
         request = RunRequest(
             workflow.source,
             workflow.language,
@@ -223,6 +245,19 @@ class Workflows:
         return next((pin.reason for pin in waiting if pin.item_id == workflow.item.id), "")
 
 
+def is_equal_json(one: Any, other: Any) -> bool:
+    """Whether two values are the same JSON: true is not 1, and 1.0 is."""
+    match one, other:
+        case (bool(), _) | (_, bool()):
+            return one is other
+        case dict(), dict():
+            return one.keys() == other.keys() and all(is_equal_json(each, other[name]) for name, each in one.items())
+        case list(), list():
+            return len(one) == len(other) and all(map(is_equal_json, one, other))
+        case _:
+            return bool(one == other)
+
+
 def _check_texts(workflow: Workflow) -> None:
     """Raises InvalidArguments, naming the field."""
     if not _NAME.fullmatch(workflow.name):
@@ -238,7 +273,8 @@ def _check_texts(workflow: Workflow) -> None:
         raise _build_invalid("parameters", 'must be a JSON Schema with "type": "object" and "properties"')
     if len(workflow.cases) > MAX_CASES:
         raise _build_invalid("cases", f"must be at most {MAX_CASES}")
-    for name, value in {"parameters": schema, "cases": [[c.arguments, c.expected] for c in workflow.cases]}.items():
+    cases = [[case.arguments, case.expected] for case in workflow.cases]
+    for name, value in {"parameters": schema, "cases": cases, "result": workflow.result}.items():
         if len(json.dumps(value)) > MAX_BYTES:
             raise _build_invalid(name, f"must have at most {MAX_BYTES} bytes of JSON")
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from toolscript.domain.errors import InvalidArguments
 from toolscript.domain.programs import NO_PARAMETERS, Language, Workflow, WorkflowCase
 
 if TYPE_CHECKING:
@@ -14,8 +15,12 @@ if TYPE_CHECKING:
 
 
 def parse_workflow(name: str, body: Mapping[str, Any]) -> Workflow:
-    """The workflow that the body of `PUT /api/v1/workflows/{name}` describes."""
-    cases = tuple(WorkflowCase(case.get("arguments") or {}, case.get("expected")) for case in body.get("cases") or ())
+    """The workflow that the body of `PUT /api/v1/workflows/{name}` describes. Raises InvalidArguments for schemas and
+    tests that are none."""
+    for field in ("parameters", "result"):
+        if not isinstance(body.get(field) or {}, dict):
+            raise InvalidArguments(f"{field}: must be a JSON Schema, an object", details={"field": field})
+    cases = _parse_cases(body.get("cases") or [])
     return Workflow(
         name,
         body["description"],
@@ -23,7 +28,18 @@ def parse_workflow(name: str, body: Mapping[str, Any]) -> Workflow:
         body["source"],
         NO_PARAMETERS if body.get("parameters") is None else body["parameters"],
         cases,
+        body.get("result"),
     )
+
+
+def _parse_cases(cases: Any) -> tuple[WorkflowCase, ...]:
+    expected = 'must be a list of tests: [{"arguments": {…}, "expected": …}]'
+    if not isinstance(cases, list):
+        raise InvalidArguments(f"cases: {expected}", details={"field": "cases"})
+    for number, case in enumerate(cases):
+        if not isinstance(case, dict) or not isinstance(case.get("arguments", {}), dict) or "expected" not in case:
+            raise InvalidArguments(f"cases.{number}: {expected}", details={"field": f"cases.{number}"})
+    return tuple(WorkflowCase(case.get("arguments", {}), case["expected"]) for case in cases)
 
 
 def build_workflows_response(workflows: Sequence[Workflow]) -> dict[str, Any]:
@@ -37,6 +53,7 @@ def build_workflow_response(workflow: Workflow) -> dict[str, Any]:
     return {
         **_build_summary(workflow),
         "parameters": dict(workflow.parameters),
+        "result": None if workflow.result is None else dict(workflow.result),
         "source": workflow.source,
         "cases": cases,
     }

@@ -67,6 +67,9 @@ def list_() -> None:
     "--parameters", type=click.Path(path_type=Path), metavar="FILE", help="The JSON Schema of its arguments, an object."
 )
 @click.option(
+    "--result", type=click.Path(path_type=Path), metavar="FILE", help="The JSON Schema of what the program returns."
+)
+@click.option(
     "--tests",
     "cases",
     type=click.Path(path_type=Path),
@@ -74,7 +77,9 @@ def list_() -> None:
     help='A JSON list of tests: [{"arguments": {…}, "expected": …}].',
 )
 @options.catalogue
-def save(name: str, file: Path, description: str | None, parameters: Path | None, cases: Path | None) -> None:
+def save(
+    name: str, file: Path, description: str | None, parameters: Path | None, result: Path | None, cases: Path | None
+) -> None:
     """Save a program as a workflow, or as the next version of one.
 
     FILE ends in .py or .ts. What is not given stays as it is in the version before.
@@ -87,14 +92,14 @@ def save(name: str, file: Path, description: str | None, parameters: Path | None
     if language is None:
         raise Invalid(f"the language of {file} is not known: its name must end in {' or '.join(ENDINGS)}")
     given = {"language": language.value, "source": _read(file), "description": description}
-    given |= {"parameters": _read_json(parameters), "cases": _read_json(cases)}
+    given |= {"parameters": _read_json(parameters), "result": _read_json(result), "cases": _read_json(cases)}
 
     async def request(session: CommandSession) -> Answer:
         body = {key: value for key, value in given.items() if value is not None}
         existing = await _find_existing(session, name)
         if existing is None and description is None:
             raise Invalid(f"{name} is new: say with --description what it does", details={"field": "--description"})
-        kept = ("description", "parameters", "cases")
+        kept = ("description", "parameters", "result", "cases")
         body = {key: existing[key] for key in kept if existing} | body
 
         async def local(app: App) -> Answer:

@@ -10,6 +10,10 @@ from toolscript.domain.programs import Language
 from toolscript.surfaces.http.schemas.models import RequestModel, ResponseModel
 
 PARAMETERS = "The JSON Schema of its arguments, an object. The program finds them in the variable `params`."
+RESULT = (
+    "The JSON Schema of what the program returns, which is checked against it. The tool's `outputSchema` is this one, "
+    "or for other values than objects one with the field `result`."
+)
 CASES = "Tests: arguments, and what the program must return for them."
 
 
@@ -27,6 +31,7 @@ class WorkflowRequest(RequestModel):
     language: Language = Field(description="The language of the program.")
     source: str = Field(description="The program, as `POST /api/v1/run` takes it.")
     parameters: dict[str, Any] | None = Field(default=None, description=PARAMETERS)
+    result: dict[str, Any] | None = Field(default=None, description=RESULT)
     cases: list[WorkflowCaseBody] = Field(default_factory=list, description=CASES)
 
 
@@ -60,6 +65,7 @@ class WorkflowResponse(WorkflowSummaryResponse):
     """A version of a workflow."""
 
     parameters: dict[str, Any] = Field(description=PARAMETERS)
+    result: dict[str, Any] | None = Field(description=RESULT)
     source: str
     cases: list[WorkflowCaseBody] = Field(description=CASES)
 
