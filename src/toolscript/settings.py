@@ -242,6 +242,11 @@ class Settings:
         "Languages of the programs that agents may run (`run_code`), separated by commas: python (needs the extra "
         "`code-python`), typescript (`code-typescript`). Empty: none.",
     )
+    code_limits: tuple[str, ...] = _setting(
+        (),
+        "The most that a program may use, where that is less than by default: `seconds=30,calls=50`; also cpu_seconds, "
+        "memory_mb and output_bytes.",
+    )
     environment: str = _setting(
         "development",
         "production refuses settings that are meant for development, such as TOOLSCRIPT_DEBUG_BYPASS_AUTH.",

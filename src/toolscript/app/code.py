@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from functools import cache, cached_property
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Protocol
 
 from toolscript.app.observability import Observability
-from toolscript.domain.errors import Invalid
-from toolscript.domain.programs import Language
+from toolscript.domain.errors import Invalid, InvalidArguments
+from toolscript.domain.programs import MAX_LIMITS, Language, RunLimits
 from toolscript.ports.results import ResultStore
 from toolscript.ports.sandboxes import Sandbox
 from toolscript.ports.schemas import ArgumentChecker
@@ -21,7 +22,7 @@ from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.catalogue.visibility import Visibility
 from toolscript.services.code.host import HostServices
-from toolscript.services.code.run import RunCode
+from toolscript.services.code.run import RunCode, check_limits
 from toolscript.services.code.sessions import SessionResults
 from toolscript.services.code.slots import MAX_NESTED_RUNS, MAX_RUNS
 from toolscript.services.code.toolset import Toolsets
@@ -59,6 +60,21 @@ def describe_languages(settings: Settings) -> dict[Language, str]:
     return {language: _describe(language, settings) for language in MODULES}
 
 
+def read_max_limits(settings: Settings) -> RunLimits:
+    """The most that a program may use. Raises Invalid."""
+    try:
+        given = {
+            name.strip(): float(number) for name, _, number in (each.partition("=") for each in settings.code_limits)
+        }
+        return replace(MAX_LIMITS, **check_limits(given, MAX_LIMITS))
+    except (InvalidArguments, ValueError) as error:
+        reason = error.message if isinstance(error, InvalidArguments) else "expected NAME=NUMBER, separated by commas"
+        raise Invalid(
+            f"invalid value TOOLSCRIPT_CODE_LIMITS={','.join(settings.code_limits)}: {reason}",
+            details={"field": "TOOLSCRIPT_CODE_LIMITS"},
+        ) from error
+
+
 class CodeParts(Protocol):
     """What code mode needs of an application."""
 
@@ -84,7 +100,9 @@ class CodeMode:
     def __init__(self, app: CodeParts) -> None:
         """Opens nothing yet, because the packages are slow to import. Raises Invalid."""
         self._app = app
+        self.states = describe_languages(app.settings)
         self.languages = list_languages(app.settings)
+        self.max_limits = read_max_limits(app.settings)
         self._sandboxes: dict[Language, Sandbox] = {}
 
     @property
@@ -112,10 +130,12 @@ class CodeMode:
         )
         return RunCode(
             self._sandboxes,
+            self.states,
             services,
             app.admission,
             app.observability.events,
             app.observability.span,
+            max_limits=self.max_limits,
             digests_programs=app.settings.audit_arguments == "digest",
         )
 
@@ -151,7 +171,8 @@ def _describe(language: Language, settings: Settings) -> str:
     extra = f"pip install 'toolscript[code-{language}]'"
     is_installed = _is_installed(MODULES[language])
     if language not in settings.code:
-        return f"off: set TOOLSCRIPT_CODE={language}" + ("" if is_installed else f" after {extra}")
+        languages = ",".join([*settings.code, language])
+        return f"off: set TOOLSCRIPT_CODE={languages}" + ("" if is_installed else f" after {extra}")
     return READY if is_installed else f"not installed: {extra}"
 
 

@@ -4,7 +4,7 @@ programs that are saved under a name, with parameters, and are tools themselves.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
@@ -100,7 +100,7 @@ class LimitReached(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """What one run may use. Each limit has a maximum: that of MAX_LIMITS."""
+    """What one run may use. Each limit has a maximum: that of MAX_LIMITS, or a smaller one of the operator's."""
 
     seconds: float = 60.0
     """Time from the start to the end, without the time in which a person is asked for an approval."""
@@ -110,6 +110,12 @@ class RunLimits:
     """Calls of tools, searches and descriptions."""
     output_bytes: int = 1_000_000
     """The value, and apart from it what is printed."""
+
+    def cap(self, highest: RunLimits) -> RunLimits:
+        """The limits, where they are lower than the highest ones, and else those."""
+        return RunLimits(
+            **{each.name: min(getattr(self, each.name), getattr(highest, each.name)) for each in fields(self)}
+        )
 
 
 DEFAULT_LIMITS = RunLimits()

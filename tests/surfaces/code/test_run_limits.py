@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from tests.fixtures.serving import serve
 from tests.servers import make_scripted_server
 from tests.surfaces.code.conftest import TIMEOUT_SECONDS, CodeClient
 from toolscript.app.app import open_app
+from toolscript.app.code import read_max_limits
 from toolscript.domain.access import Caller, CallLimit, Scope
-from toolscript.domain.programs import WORKFLOW_SERVER, Language, RunReport, Workflow
+from toolscript.domain.errors import Invalid
+from toolscript.domain.programs import MAX_LIMITS, WORKFLOW_SERVER, Language, RunReport, Workflow
 from toolscript.domain.servers import CallRelay, CallResult
 from toolscript.services.code.host import RunCaller
 from toolscript.services.code.run import RunRequest
@@ -105,6 +108,33 @@ async def test_as_many_programs_as_can_run_each_call_a_workflow(
     async with asyncio.timeout(TIMEOUT_SECONDS):
         reports = await asyncio.gather(*map(run, range(MAX_RUNS)))
     assert [report.outcome.value for report in reports] == [{"result": 1}] * MAX_RUNS, reports
+
+
+async def test_an_operator_lowers_the_maxima(client: CodeClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    lowered = read_max_limits(load_settings(variables={}, code_limits="calls=2, seconds=30"))
+    assert lowered == replace(MAX_LIMITS, calls=2, seconds=30.0)
+    monkeypatch.setattr(client.app.code, "max_limits", lowered)
+    monkeypatch.setattr(client.app.code.run_code, "_max_limits", lowered)
+    answer = await client.run('for _ in range(3): await tools.box.echo({"text": "a"})')
+    assert answer["message"].startswith("the program made more than 2 calls")
+    refusal = "limits.calls: must be a whole number above 0, at most 2"
+    assert (await client.run("1", limits={"calls": 3}))["error"]["message"] == refusal
+    assert await client.call("run_code", code="1", limits={"calls": 3}) == ([refusal], True)
+    assert (await client.run("1", limits={"calls": 1}))["value"] == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ("calls", "expected NAME=NUMBER"),
+        ("calls=many", "expected NAME=NUMBER"),
+        ("speed=1", "limits.speed: unknown limit"),
+        ("seconds=900", "limits.seconds: must be a number above 0, at most 600"),
+    ],
+)
+def test_wrong_maxima_are_refused(given: str, reason: str) -> None:
+    with pytest.raises(Invalid, match=rf"^invalid value TOOLSCRIPT_CODE_LIMITS={given}: {reason}"):
+        read_max_limits(load_settings(variables={}, code_limits=given))
 
 
 async def save_workflow(client: CodeClient) -> None:

@@ -73,15 +73,20 @@ class RunCode:
     def __init__(
         self,
         sandboxes: Mapping[Language, Sandbox],
+        states: Mapping[Language, str],
         services: HostServices,
         admission: CallAdmission,
         events: EventSink,
         span: Callable[[str], AbstractContextManager[object]] = no_span,
         *,
+        max_limits: RunLimits = MAX_LIMITS,
         digests_programs: bool = True,
     ) -> None:
-        """With `digests_programs` events have a digest of a program, otherwise its source without secrets."""
+        """`states` says of languages without a sandbox how to get one. With `digests_programs` events have a digest of
+        a program, otherwise its source without secrets."""
         self._sandboxes = sandboxes
+        self._states = states
+        self._max_limits = max_limits
         self._services = services
         self._admission = admission
         self._slots = RunSlots()
@@ -89,11 +94,6 @@ class RunCode:
         self._span = span
         self._digests_programs = digests_programs
         self._checked_programs: OrderedDict[bytes, None] = OrderedDict()
-
-    @property
-    def languages(self) -> list[Language]:
-        """The languages that programs can be written in; none if code mode is not enabled."""
-        return list(self._sandboxes)
 
     async def run(self, request: RunRequest, caller: RunCaller) -> RunReport:
         """Runs a program; a report of a failed run says why, with what was printed and called before.
@@ -103,6 +103,7 @@ class RunCode:
         """
         sandbox = self._get_sandbox(request.language)
         _check_request(request)
+        request = replace(request, limits=request.limits.cap(self._max_limits))
         run_id = request_id.get() or f"run_{token_hex(8)}"
         token = request_id.set(run_id)
         began, report = time.perf_counter(), SearchReport()
@@ -179,19 +180,23 @@ class RunCode:
     def _get_sandbox(self, language: Language) -> Sandbox:
         if language in self._sandboxes:
             return self._sandboxes[language]
-        there = ", ".join(self._sandboxes) or "none"
+        others = f"; it runs programs in {', '.join(self._sandboxes)}" if self._sandboxes else ""
         raise NotFound(
-            f"this gateway runs no programs in {language} (languages that it runs: {there}): install the extra "
-            f"'toolscript[code-{language}]' and set TOOLSCRIPT_CODE={language} where the gateway runs",
+            f"this gateway runs no programs in {language}: {self._states[language]}, where the gateway runs{others}",
             details={"field": "language", "allowed": list(self._sandboxes)},
         )
 
 
-def parse_limits(given: Mapping[str, Any] | None) -> RunLimits:
+def parse_limits(given: Mapping[str, Any] | None, highest: RunLimits) -> RunLimits:
     """The limits that a caller names, beside the defaults. Raises InvalidArguments, naming the limit."""
-    known = {each.name: getattr(MAX_LIMITS, each.name) for each in fields(RunLimits)}
+    return replace(DEFAULT_LIMITS.cap(highest), **check_limits(given or {}, highest))
+
+
+def check_limits(given: Mapping[str, Any], highest_limits: RunLimits) -> dict[str, Any]:
+    """The limits as numbers of their types. Raises InvalidArguments, naming the limit."""
+    known = {each.name: getattr(highest_limits, each.name) for each in fields(RunLimits)}
     values: dict[str, Any] = {}
-    for name, value in (given or {}).items():
+    for name, value in given.items():
         if name not in known:
             raise InvalidArguments(
                 f"limits.{name}: unknown limit: use {', '.join(known)}",
@@ -206,7 +211,7 @@ def parse_limits(given: Mapping[str, Any] | None) -> RunLimits:
                 details={"field": f"limits.{name}", "maximum": highest},
             )
         values[name] = type(highest)(value)
-    return replace(DEFAULT_LIMITS, **values)
+    return values
 
 
 async def _find_problems(sandbox: Sandbox, program: Program, toolset: Toolset) -> list[RunProblem]:

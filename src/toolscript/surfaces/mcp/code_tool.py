@@ -26,7 +26,7 @@ async def run_code(app: App, arguments: RunCodeArguments, caller: RunCaller) -> 
     if limits is not None and not isinstance(limits, Mapping):
         raise InvalidArguments("limits: must be an object, or left out", details={"field": "limits"})
     language = arguments.language or app.code.default_language
-    request = RunRequest(arguments.code, language, parse_limits(limits), arguments.session)
+    request = RunRequest(arguments.code, language, parse_limits(limits, app.code.max_limits), arguments.session)
     return build_run_result(await app.code.run_code.run(request, caller))
 
 

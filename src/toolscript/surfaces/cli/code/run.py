@@ -128,7 +128,7 @@ async def _run_here(app: App, body: Mapping[str, Any], max_tokens: int | None) -
     from toolscript.surfaces.json.code import build_run_response, cut_value
 
     language = Language(body["language"]) if body["language"] else app.code.default_language
-    limits, session, check_only = parse_limits(body["limits"]), body["session"], body["check_only"]
+    limits, session, check_only = parse_limits(body["limits"], app.code.max_limits), body["session"], body["check_only"]
     request = RunRequest(body["code"], language, limits, session, checks_only=check_only)
     if not check_only:
         found = await app.code.toolsets.find(language, request.source)

@@ -42,6 +42,8 @@ def workflows(context: click.Context) -> None:
 
     A workflow is a program of `toolscript run` with a name, a description and parameters. It is a tool of the server
     `workflows`: searches find it, and it is called as any other tool. Its program finds the arguments in `params`.
+    Off until programs can be run: `pip install 'toolscript[code-python]'` and TOOLSCRIPT_CODE=python, or
+    `code-typescript` and TOOLSCRIPT_CODE=typescript, where the gateway runs.
 
     \b
     toolscript workflows save open_issues issues.ts --description "Counts the open issues of a repository."

@@ -173,6 +173,9 @@ class GatewayRun:
         self.server.served.mark_ready()
         url = self.server.url
         self._announce_public_knowledge()
+        for language, state in app.code.states.items():
+            if language in self._settings.code and language not in app.code.languages:
+                self._console.print(f"[yellow]warning[/]  {escape_markup(f'programs in {language}: {state}')}")
         self._console.print(f"\nServing {url}   open it in a browser   MCP at {url}/mcp   Ctrl-C stops")
         background = asyncio.gather(_warm_up(app), _finish_documents(app), _renew_knowledge_terms(app))
         try:

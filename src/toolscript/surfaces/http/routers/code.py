@@ -52,8 +52,10 @@ async def run_code(
         ),
     ] = None,
 ) -> JsonResponse:
-    default = app.code.default_language
-    wanted = await read_json(request, schemas.RunBody, lambda body: body.to_request(default))
+    code = app.code
+    wanted = await read_json(
+        request, schemas.RunBody, lambda body: body.to_request(code.default_language, code.max_limits)
+    )
     grant = request.scope["grant"]
     trace = {name: request.headers[name] for name in TRACE_FIELDS if name in request.headers}
     relay = CallRelay(trace=trace, user=find_user(grant))

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from toolscript.domain.programs import DEFAULT_LIMITS, MAX_LIMITS, Language, RunLimits
-from toolscript.services.code.run import MAX_SESSION_LENGTH, MAX_SOURCE_BYTES, RunRequest
+from toolscript.services.code.run import MAX_SESSION_LENGTH, MAX_SOURCE_BYTES, RunRequest, parse_limits
 from toolscript.surfaces.http.schemas.models import RequestModel, ResponseModel
 
 
@@ -58,9 +58,9 @@ class RunBody(RequestModel):
     )
     check_only: bool = Field(False, description="Only check the program, and do not run it.")
 
-    def to_request(self, default_language: Language) -> RunRequest:
-        """The request of the service."""
-        limits = RunLimits(**self.limits.model_dump()) if self.limits else DEFAULT_LIMITS
+    def to_request(self, default_language: Language, max_limits: RunLimits) -> RunRequest:
+        """The request of the service. Raises InvalidArguments for limits above the operator's."""
+        limits = parse_limits(self.limits.model_dump(exclude_unset=True) if self.limits else {}, max_limits)
         return RunRequest(
             self.code, self.language or default_language, limits, self.session, checks_only=self.check_only
         )
