@@ -149,6 +149,7 @@ class CodeMode:
             app.quarantine,
             app.argument_checker,
             self.languages,
+            self.toolsets,
         )
 
     @cached_property

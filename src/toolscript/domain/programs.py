@@ -187,6 +187,8 @@ class Workflow:
     cases: Sequence[WorkflowCase] = ()
     result: Schema | None = None
     """The JSON Schema of what the program returns; None if nothing is known of it."""
+    is_read_only: bool = False
+    """Whether all tools that the program names were read-only when it was saved. Then it can call no others."""
     version: int = 0
     """Counts from 1; 0 before it is saved."""
     saved_at: float = 0.0
@@ -198,7 +200,12 @@ class Workflow:
     def item(self) -> Item:
         """The workflow as a tool."""
         return Item(
-            SERVER_NAME, self.name, self.description, input_schema=self.parameters, output_schema=self.output_schema
+            SERVER_NAME,
+            self.name,
+            self.description,
+            input_schema=self.parameters,
+            output_schema=self.output_schema,
+            annotations={"readOnlyHint": True} if self.is_read_only else None,
         )
 
     @property
@@ -223,14 +230,14 @@ class Workflow:
         return value if is_whole else {RESULT: value}
 
     def is_same(self, other: Workflow) -> bool:
-        """Whether both are the same program, with the same description, parameters, result and tests."""
+        """Whether both are the same program and tool, with the same tests."""
         return self._content == other._content
 
     @property
     def _content(self) -> tuple[Any, ...]:
         cases = [(case.arguments, case.expected) for case in self.cases]
         texts = self.name, self.description, self.language, self.source
-        return *texts, dict(self.parameters), cases, self.result
+        return *texts, dict(self.parameters), cases, self.result, self.is_read_only
 
 
 @dataclass(frozen=True, slots=True)

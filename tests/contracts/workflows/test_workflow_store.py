@@ -22,6 +22,7 @@ GREETING = Workflow(
     {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]},
     (WorkflowCase({"name": "Ann"}, "hello Ann"), WorkflowCase({"name": "日本"}, ["any", {"json": None}])),
     {"type": "string"},
+    is_read_only=True,
     saved_at=1000.5,
     saved_by="ann",
 )

@@ -82,3 +82,14 @@ def test_what_cannot_be_saved_is_named() -> None:
     unknown = invoke("workflows", "show", "shaut")
     assert unknown.exit_code != 0
     assert "no such workflow: 'shaut'" in unknown.output
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_program_that_calls_a_workflow_has_the_servers_of_its_program_without_a_gateway() -> None:
+    save(*ABOUT, "--parameters", "parameters.json")
+    Path("again.py").write_text('return await tools.workflows.shout({"word": "hi"})', encoding="utf-8")
+    saved = invoke("workflows", "save", "again", "again.py", "--description", "Shouts.")
+    assert saved.exit_code == 0, saved.output
+    Path("program.py").write_text("await tools.workflows.again({})", encoding="utf-8")
+    ran = invoke("run", "program.py")
+    assert (ran.exit_code, json.loads(ran.stdout)) == (0, {"result": "HI"}), ran.output

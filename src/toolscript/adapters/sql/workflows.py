@@ -11,7 +11,7 @@ from toolscript.domain.programs import MAX_VERSIONS, Language, Workflow, Workflo
 
 _COLUMNS = (
     *("name", "version", "description", "language", "source", "parameters", "cases", "result"),
-    *("saved_at", "saved_by"),
+    *("is_read_only", "saved_at", "saved_by"),
 )
 
 
@@ -79,6 +79,7 @@ def _load(row: Row) -> Workflow:
         row["parameters"],
         tuple(WorkflowCase(case["arguments"], case["expected"]) for case in row["cases"]["cases"]),
         row["result"],
+        row["is_read_only"],
         row["version"],
         row["saved_at"],
         row["saved_by"],

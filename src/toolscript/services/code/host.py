@@ -53,6 +53,8 @@ class RunCaller:
     may_search: bool
     is_counted: bool = False
     """Whether the run is a call of a tool, which the caller's limits have counted."""
+    may_change: bool = True
+    """Whether the program may call tools that are not read-only."""
 
 
 class RunHost:
@@ -147,6 +149,8 @@ class RunHost:
     async def _call_tool(self, arguments: Mapping[str, Any]) -> Any:
         tool_id = _get_text(arguments, "tool_id")
         given = arguments.get("arguments")
+        if not self._caller.may_change:
+            _require_read_only(await self._services.call_tool.describe(tool_id))
         result = await self._services.call_tool.call(
             tool_id, {} if given is None else given, relay=self._build_relay(tool_id)
         )
@@ -247,6 +251,16 @@ current_host: ContextVar[RunHost | None] = ContextVar("current_host", default=No
 def get_value(result: CallResult) -> Any:
     """What a call returns to a program, as to a generated client: the structured result, else the content."""
     return result.structured if result.structured is not None else {"content": list(result.content)}
+
+
+def _require_read_only(item: Item) -> None:
+    """Raises Forbidden."""
+    if not item.is_read_only:
+        raise Forbidden(
+            f"{item.id} may change something, and this workflow is read-only, because all tools that its program named "
+            "were so when it was saved: name the tool in the program, and save it again",
+            details={"tool": item.id},
+        )
 
 
 def _describe(item: Item) -> dict[str, Any]:

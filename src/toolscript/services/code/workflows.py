@@ -34,6 +34,7 @@ from toolscript.services.catalogue.quarantine_review import QuarantineReview
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.code.host import RunCaller, current_host
 from toolscript.services.code.run import RunCode, RunRequest
+from toolscript.services.code.toolset import Toolsets
 
 MAX_WORKFLOWS = 1000
 MAX_CASES = 100
@@ -69,6 +70,7 @@ class Workflows:
         quarantine: QuarantineReview,
         checker: ArgumentChecker,
         languages: Collection[Language],
+        toolsets: Toolsets,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -80,6 +82,7 @@ class Workflows:
         self._quarantine = quarantine
         self._checker = checker
         self._languages = languages
+        self._toolsets = toolsets
         self._clock = clock
         self._watchers: list[Callable[[], None]] = []
 
@@ -122,6 +125,8 @@ class Workflows:
         """Checks a workflow against the types of its parameters and tools, and saves it as a new version. Who saves it
         approves it, unless its texts address the model. Raises InvalidArguments, naming the line of the program."""
         await self._check(workflow, caller)
+        tools = (await self._toolsets.find(workflow.language, workflow.source)).tools.tools
+        workflow = replace(workflow, is_read_only=all(item.is_read_only for _, _, item in tools))
         existing = {each.name: each for each in await self._store.list_newest()}
         newest = existing.get(workflow.name)
         if newest is None and len(existing) >= MAX_WORKFLOWS:
@@ -136,6 +141,19 @@ class Workflows:
     async def restore(self, name: str, version: int, caller: RunCaller) -> SavedWorkflow:
         """Saves an older version as the newest one. Raises NotFound and InvalidArguments."""
         return await self.save(await self.get(name, version), caller)
+
+    async def list_servers(self, language: Language, source: str) -> set[str]:
+        """The servers of the tools that a program names, and of those that the workflows among them name."""
+        servers, seen, waiting = set[str](), set[str](), [(language, source)]
+        while waiting:
+            toolset = await self._toolsets.find(*waiting.pop())
+            for _, _, item in toolset.tools.tools:
+                servers.add(item.server)
+                is_new = item.server == SERVER_NAME and item.name not in seen
+                seen |= {item.name} if is_new else set()
+                if is_new and (workflow := await self._store.find(item.name)):
+                    waiting.append((workflow.language, workflow.source))
+        return servers
 
     async def remove(self, name: str) -> None:
         """Removes a workflow with all its versions. Raises NotFound."""
@@ -163,7 +181,8 @@ class Workflows:
                 name=f"{workflow.item.id}@{workflow.version}",
                 server=SERVER_NAME,
             )
-            report = await self._get_run_code().run(request, caller)
+            may_change = caller.may_change and not workflow.is_read_only
+            report = await self._get_run_code().run(request, replace(caller, may_change=may_change))
         finally:
             _depth.reset(token)
         problem = await self._find_wrong_result(workflow, report.outcome)

@@ -93,6 +93,7 @@ def _build_summary(workflow: Workflow) -> dict[str, Any]:
         "version": workflow.version,
         "description": workflow.description,
         "language": workflow.language.value,
+        "is_read_only": workflow.is_read_only,
         "tests": len(workflow.cases),
         "saved_at": datetime.fromtimestamp(workflow.saved_at, UTC).isoformat(timespec="seconds"),
         "saved_by": workflow.saved_by,

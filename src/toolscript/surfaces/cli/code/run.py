@@ -131,8 +131,7 @@ async def _run_here(app: App, body: Mapping[str, Any], max_tokens: int | None) -
     limits, session, check_only = parse_limits(body["limits"], app.code.max_limits), body["session"], body["check_only"]
     request = RunRequest(body["code"], language, limits, session, checks_only=check_only)
     if not check_only:
-        found = await app.code.toolsets.find(language, request.source)
-        wanted = {item.server for _, _, item in found.tools.tools}
+        wanted = await app.code.workflows.list_servers(language, request.source)
         choice = choose_catalogue(app.settings)
         configured, stopped = choice.configuration.servers, choice.record.stopped
         specs = [replace(s, start=ServerStart.EAGER, idle_minutes=0) for s in configured if s.name in wanted]

@@ -49,6 +49,7 @@ class WorkflowSummaryResponse(ResponseModel):
     version: int = Field(description="Counts from 1; the newest version is the tool.")
     description: str
     language: Language
+    is_read_only: bool = Field(description="Whether it calls read-only tools only; then it can call no others.")
     tests: int = Field(description="The number of its tests.")
     saved_at: str
     saved_by: str = Field(description="The name of the key that it was saved with, or `owner`.")

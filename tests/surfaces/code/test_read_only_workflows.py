@@ -1,0 +1,65 @@
+"""Workflows that call read-only tools only are read-only, and stay so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.servers import make_scripted_server
+from tests.surfaces.code.conftest import TIMEOUT_SECONDS, CodeClient
+from toolscript.domain.profiles import Profile
+from toolscript.domain.programs import WORKFLOW_SERVER
+
+pytest.importorskip("deno", reason="Deno has no wheel for this platform")
+pytestmark = pytest.mark.req("C-03", "G-13")
+
+SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}}
+TOOLS = [
+    {"name": "echo", "description": "Says it.", "inputSchema": SCHEMA, "annotations": {"readOnlyHint": True}},
+    {"name": "fail", "description": "Fails.", "inputSchema": SCHEMA},
+]
+READ = 'await tools.disk.echo({"text": "a"})\nreturn 1'
+WRITE = 'await tools.disk.fail({"text": "a"})'
+WRITE_UNNAMED = 'return await call_host("call_tool", {"tool_id": "disk__fail", "arguments": {}})'
+
+
+@pytest.fixture
+async def client(workflow_client: CodeClient, tmp_path: Path) -> CodeClient:
+    app, lists = workflow_client.app, tmp_path / "lists.json"
+    lists.write_text(json.dumps({"tools": TOOLS}), encoding="utf-8")
+    app.profiles.replace([Profile("reader", read_only=True)])
+    await app.gateway.apply([make_scripted_server("disk", watch=str(lists)), WORKFLOW_SERVER])
+    await app.gateway.settle(TIMEOUT_SECONDS)
+    return workflow_client
+
+
+async def save(client: CodeClient, name: str, source: str) -> dict[str, Any]:
+    return await client.save(name, {"description": "Does it.", "language": "python", "source": source})
+
+
+async def test_profiles_that_only_read_show_workflows_that_only_read(client: CodeClient) -> None:
+    assert (await save(client, "look", READ))["is_read_only"] is True
+    assert (await save(client, "alter", WRITE))["is_read_only"] is False
+    assert (await save(client, "look_again", "return await tools.workflows.look({})"))["is_read_only"] is True
+    assert (await save(client, "alter_again", "await tools.workflows.alter({})"))["is_read_only"] is False
+    for name, is_shown in {"look": True, "look_again": True, "alter": False, "alter_again": False}.items():
+        (text,), is_error = await client.call("call_tool", "reader", tool_id=f"workflows__{name}", arguments={})
+        assert is_error is not is_shown, text
+        assert ("no such tool" in text) is not is_shown
+
+
+async def test_a_workflow_that_only_reads_calls_no_tool_that_writes(client: CodeClient) -> None:
+    assert (await save(client, "sly", WRITE_UNNAMED))["is_read_only"] is True
+    response = await client.call_over_http("workflows__sly", {})
+    message = response.json()["error"]["message"]
+    assert "disk__fail may change something, and this workflow is read-only" in message
+
+
+async def test_a_version_that_writes_is_not_read_only(client: CodeClient) -> None:
+    await save(client, "turn", READ)
+    assert (await client.app.call_tool.describe("workflows__turn")).is_read_only
+    await save(client, "turn", WRITE)
+    assert not (await client.app.call_tool.describe("workflows__turn")).is_read_only
