@@ -38,6 +38,12 @@ def make_server() -> MCPServer[None]:
     add_long_tools(server)
 
     @server.tool()
+    async def note(text: str, context: Context) -> str:
+        """Sends a log message."""
+        await context.log("warning", {"text": text}, logger_name="disk")  # pyright: ignore[reportDeprecated]
+        return "noted"
+
+    @server.tool()
     async def grow(name: str, context: Context) -> str:
         """Adds a tool of that name, and says that the list of tools changed."""
 

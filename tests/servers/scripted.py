@@ -58,6 +58,8 @@ class Behaviour(TypedDict, total=False):
     sloppy: bool  # also serve invalid tools
     noisy: bool  # print other lines between messages, and more on stderr than a pipe can buffer
     log: list[str]  # lines to print on stderr before the first message is read
+    messages: list[Any]  # have logging: send log messages with these parameters when asked to (since 2026 by each call)
+    ignores: list[str]  # methods that are never answered
     hang: bool  # read requests and never answer
     crash: bool  # print a reason on stderr and exit at once
     crash_unless: str  # the same, until a file of this name exists
@@ -255,6 +257,13 @@ class Server:
 
     def _answer(self, request: Any, method: str, params: Mapping[str, Any]) -> dict[str, Any] | None:
         """The result, or None when it is sent later."""
+        if method in self._behaviour.get("ignores", []):
+            return None
+        if method == "logging/setLevel" and "messages" in self._behaviour:
+            self._send_messages()
+            return {}
+        if method == "tools/call" and "io.modelcontextprotocol/logLevel" in params.get("_meta", {}):
+            self._send_messages()
         if method in self._behaviour.get("refuses", []):
             raise RpcError(INTERNAL_ERROR, f"{method} is broken")
         if method == ("server/discover" if self._behaviour.get("modern") else "initialize"):
@@ -284,14 +293,19 @@ class Server:
             return {"completion": {"values": [json.dumps(params, sort_keys=True)], "total": 7, "hasMore": True}}
         raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method}")
 
+    def _send_messages(self) -> None:
+        for message in self._behaviour.get("messages", []):
+            self._send(method="notifications/message", params=message)
+
     def _introduce(self, version: Any) -> dict[str, Any]:
         if self._behaviour.get("modern"):
             return CACHEABLE | {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
         announces = "watch" in self._behaviour
+        logging: dict[str, Any] = {"logging": {}} if "messages" in self._behaviour else {}
         capabilities = {key: {"listChanged": announces} for key in self._lists if key != "resourceTemplates"}
         return {
             "protocolVersion": version,
-            "capabilities": capabilities | ({"completions": {}} if self._behaviour.get("completions") else {}),
+            "capabilities": capabilities | logging | ({"completions": {}} if "completions" in self._behaviour else {}),
             "serverInfo": {"name": self._behaviour.get("name", "scripted"), "version": "1.0.0"},
         }
 

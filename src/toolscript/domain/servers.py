@@ -168,8 +168,8 @@ class LogSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """What a server wrote to its standard error, or what the gateway noted about it. No secret of its configuration is
-    part of it."""
+    """What a server wrote to its standard error or sent as a log message, or what the gateway noted about it. No secret
+    of its configuration is part of it."""
 
     time: float
     """Seconds since 1970."""

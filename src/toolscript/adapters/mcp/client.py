@@ -29,17 +29,16 @@ from toolscript.adapters.mcp.dispatcher import LenientDispatcher, current_relay,
 from toolscript.adapters.mcp.lenient_reader import (
     clean,
     expand_template,
-    find_secrets,
     keep_valid_fields,
     read_items,
 )
 from toolscript.adapters.mcp.oauth.bearer import BearerAuth
 from toolscript.adapters.mcp.resource_updates import subscribe
-from toolscript.adapters.mcp.stdio import MAX_MESSAGE_BYTES, MIN_LINE_BYTES, ServerProcess, stdio_transport
+from toolscript.adapters.mcp.server_log import LEVEL, ServerLog, request_messages
+from toolscript.adapters.mcp.stdio import MAX_MESSAGE_BYTES, ServerProcess, stdio_transport
 from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import LoginRequired, TimedOut, ToolscriptError, Unavailable, UpstreamFailed
 from toolscript.domain.logins import describe_command, may_log_in
-from toolscript.domain.redaction import redact_secrets
 from toolscript.domain.servers import NO_RELAY, CallRelay, CallResult, ServerListing, ServerSpec, Transport
 from toolscript.ports.logins import AccessTokens
 from toolscript.ports.servers import OnLog, ignore_log
@@ -50,7 +49,6 @@ PING_TIMEOUT_SECONDS = 10.0
 SUBSCRIBE_TIMEOUT_SECONDS = 10.0
 SHUTDOWN_TIMEOUT_SECONDS = 1.0
 SESSION_HEADER = "mcp-session-id"
-MAX_LOG_CHARACTERS = 1000
 # The SDK's messages for an HTTP error without a JSON-RPC answer; a lost stream has the code CONNECTION_CLOSED. A server
 # may answer with both itself, so they are a reason to look, never the decision.
 _SDK_CONNECTION_ERRORS = frozenset({"Session terminated", "Server returned an error response"})
@@ -90,7 +88,8 @@ class McpServers:
 
     async def _open(self, stack: AsyncExitStack, spec: ServerSpec, connection: _Connection) -> McpServer:
         inbox, outbox = await connection.streams(stack)
-        channel = LenientDispatcher(JSONRPCDispatcher(inbox, outbox, on_stream_exception=_log_transport_fault))
+        inner: JSONRPCDispatcher[Any] = JSONRPCDispatcher(inbox, outbox, on_stream_exception=_log_transport_fault)
+        channel = LenientDispatcher(inner, connection.log.add_message)
         # Without a timeout of the SDK: it raises the code that a server may answer with, too.
         session = ClientSession(
             dispatcher=channel,
@@ -98,12 +97,14 @@ class McpServers:
             sampling_callback=_refuse,
             elicitation_callback=_refuse,
             list_roots_callback=_refuse,
+            log_level=LEVEL,
         )
         await stack.enter_async_context(session)
         await _initialize(session, connection)
         if session.protocol_version in MODERN_PROTOCOL_VERSIONS:
             channel.modern = True
             await _subscribe(stack, session)
+        request_messages(stack, session)
         return McpServer(spec, session, channel, connection)
 
 
@@ -314,7 +315,7 @@ class McpServer:
                 return LoginRequired(f"{subject}: {auth.problem.message}", details={"server": self._spec.name})
             return Unavailable(await self._connection.reason(error), details={"server": self._spec.name})
         return UpstreamFailed(
-            f"{subject} failed: {self._connection.redact_secrets(error.message)}",
+            f"{subject} failed: {self._connection.log.redact(error.message)}",
             details={"server": self._spec.name, "upstream_code": error.code},
         )
 
@@ -344,8 +345,7 @@ class _Connection:
         self._spec = spec
         self._max_bytes = max_bytes
         self.auth = auth
-        self._on_log = on_log
-        self._secrets = sorted(find_secrets(spec), key=len, reverse=True)
+        self.log = ServerLog(spec, on_log)
         self._process: ServerProcess | None = None
         self._status: int | None = None
         self._session_id: str | None = None
@@ -354,10 +354,7 @@ class _Connection:
         """Opens the transport; the stack closes it."""
         match self._spec.transport:
             case Transport.STDIO:
-                # So long that a secret which is cut in two lies behind what is shown of the line.
-                sizes = [len(secret.encode("utf-8", "replace")) for secret in self._secrets]
-                line_bytes = max(MIN_LINE_BYTES, max(sizes, default=0) + 4 * MAX_LOG_CHARACTERS)
-                transport = stdio_transport(self._spec, self._max_bytes, self._log_line, line_bytes)
+                transport = stdio_transport(self._spec, self._max_bytes, self.log.add_line, self.log.line_bytes)
                 inbox, outbox, self._process = await stack.enter_async_context(transport)
                 return inbox, outbox
             case Transport.HTTP:
@@ -387,9 +384,9 @@ class _Connection:
         """Describes why the server cannot be used."""
         if self._process:
             if isinstance(error, MCPError) and not self._process.is_disconnected:
-                return self.redact_secrets(str(error))
+                return self.log.redact(str(error))
             await self._process.wait_for_exit()
-            return self._process.describe_exit(self.redact_secrets)
+            return self._process.describe_exit(self.log.redact)
         if self.auth and self.auth.problem:
             return self.auth.problem.message
         if self._status is not None and self._status >= httpx2.codes.BAD_REQUEST:
@@ -397,7 +394,7 @@ class _Connection:
             return f"HTTP status {self._status}{hint}"
         if error is None:
             return "the connection was closed"
-        text = self.redact_secrets(str(error) or type(error).__name__)
+        text = self.log.redact(str(error) or type(error).__name__)
         return f"{urlsplit(self._spec.url).netloc.rpartition('@')[2]}: {text}"
 
     def _create_client(self, *_: object, **options: Any) -> httpx2.AsyncClient:
@@ -419,18 +416,6 @@ class _Connection:
             with suppress(httpx2.HTTPError, TimeoutError):
                 async with asyncio.timeout(SHUTDOWN_TIMEOUT_SECONDS):
                     await client.delete(self._spec.url, headers={SESSION_HEADER: self._session_id})
-
-    def redact_secrets(self, text: str) -> str:
-        """Replaces the secrets of the configuration by `***`."""
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return text
-
-    def _log_line(self, line: str) -> None:
-        """Passes a line on without secrets, those of the configuration and those that look like one. It is cut last: a
-        part of a secret would not be recognized."""
-        text = redact_secrets(self.redact_secrets(line))
-        self._on_log(text if len(text) <= MAX_LOG_CHARACTERS else f"{text[:MAX_LOG_CHARACTERS]}…")
 
 
 async def _refuse(*_: Any, **__: Any) -> types.ErrorData:

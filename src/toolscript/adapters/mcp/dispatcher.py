@@ -4,7 +4,7 @@ caller of the tool that asks."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any
 
@@ -32,8 +32,10 @@ current_relay: ContextVar[CallRelay | None] = ContextVar("relay", default=None)
 class LenientDispatcher:
     """Forwards requests, keeps their raw answers, and signals changes and the end of the connection."""
 
-    def __init__(self, inner: JSONRPCDispatcher[Any]) -> None:
+    def __init__(self, inner: JSONRPCDispatcher[Any], on_message: Callable[[Mapping[str, Any] | None], object]) -> None:
+        """`on_message` gets the log messages of the server, as they are."""
         self._inner = inner
+        self._on_message = on_message
         self.modern = False
         self.changed = asyncio.Event()
         self.updates = ResourceUpdates()
@@ -65,6 +67,8 @@ class LenientDispatcher:
         def intercept(method: str, params: Mapping[str, Any] | None) -> bool:
             if method.removeprefix("notifications/") in _CHANGES:
                 self.changed.set()
+            if method == "notifications/message":
+                self._on_message(params)
             self.updates.report(method, params)
             return on_notify_intercept(method, params) if on_notify_intercept else False
 

@@ -14,7 +14,7 @@ import re
 import shutil
 import signal
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -92,8 +92,8 @@ class ServerProcess:
             self._stderr_tail = (self._stderr_tail + chunk)[-_STDERR_TAIL_BYTES:]
             *lines, begun = (begun + chunk).split(b"\n")
             begun = begun[:line_bytes]
-            _pass_on((line[:line_bytes] for line in lines[-_LOG_LINES_AT_ONCE:]), on_log)
-        _pass_on([begun], on_log)
+            pass_on(lines, on_log, line_bytes)
+        pass_on([begun], on_log, line_bytes)
 
     def note_disconnect(self) -> None:
         """Notes that a pipe has ended. Must be called before those who wait for answers learn of it."""
@@ -125,10 +125,11 @@ class ServerProcess:
                         await asyncio.sleep(0.01)
 
 
-def _pass_on(lines: Iterable[bytes], on_log: OnLog) -> None:
-    """Passes lines of standard error on, as a terminal without colours would show them."""
-    for line in lines:
-        shown = _COLOURS.sub(b"", line).strip(b"\r").rpartition(b"\r")[2]
+def pass_on(lines: Sequence[bytes], on_log: OnLog, line_bytes: int) -> None:
+    """Passes lines of a log on, as a terminal without colours would show them: the last ones, up to so many bytes of
+    each."""
+    for line in lines[-_LOG_LINES_AT_ONCE:]:
+        shown = _COLOURS.sub(b"", line[:line_bytes]).strip(b"\r").rpartition(b"\r")[2]
         if text := shown.decode("utf-8", "replace").rstrip():
             on_log(text)
 

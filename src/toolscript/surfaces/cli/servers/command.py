@@ -119,8 +119,8 @@ def restart(names: tuple[str, ...]) -> None:
 def log(name: str) -> None:
     """Show the latest lines of a server's log.
 
-    They are what its program wrote to its standard error since the gateway started, without secrets, and what the
-    gateway noted about it (marked with *).
+    They are what its program wrote to its standard error since the gateway started, the log messages that it sent
+    ([info] and above), without secrets, and what the gateway noted about it (marked with *).
     """
     print_answer(_send(f"{PATH}/{quote(name, safe='')}/log"), _show_log)
 

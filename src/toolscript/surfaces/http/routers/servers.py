@@ -110,8 +110,8 @@ async def restart_server(name: ServerName, app: CurrentApp) -> JsonResponse:
 @router.get(
     "/{name}/log",
     summary="The latest lines of a server's log",
-    description="What its program wrote to its standard error, without secrets, and what the gateway noted about it. "
-    "Servers over HTTP write their log elsewhere.",
+    description="What its program wrote to its standard error and the log messages that it sent (level `info` and "
+    "above), without secrets, and what the gateway noted about it.",
     response_model=schemas.ServerLogResponse,
     responses=errors(404),
 )

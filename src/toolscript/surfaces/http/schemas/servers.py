@@ -64,7 +64,8 @@ class LogLineResponse(ResponseModel):
 
     time: str = Field(description="When it was written (UTC).")
     source: LogSource = Field(
-        description="`server`: the server's program wrote it to its standard error. `gateway`: the gateway noted it."
+        description="`server`: the server's program wrote it to its standard error, or the server sent it as a log "
+        "message, which begins with its level in brackets. `gateway`: the gateway noted it."
     )
     text: str = Field(description="At most 1000 characters, without secrets of the configuration.")
 
