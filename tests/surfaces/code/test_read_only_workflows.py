@@ -11,7 +11,10 @@ import pytest
 from tests.servers import make_scripted_server
 from tests.surfaces.code.conftest import TIMEOUT_SECONDS, CodeClient
 from toolscript.domain.profiles import Profile
-from toolscript.domain.programs import WORKFLOW_SERVER
+from toolscript.domain.programs import WORKFLOW_SERVER, Language, Workflow
+from toolscript.domain.servers import CallRelay
+from toolscript.services.code.host import RunCaller
+from toolscript.surfaces.callers import OWNER
 
 pytest.importorskip("deno", reason="Deno has no wheel for this platform")
 pytestmark = pytest.mark.req("C-03", "G-13")
@@ -23,7 +26,6 @@ TOOLS = [
 ]
 READ = 'await tools.disk.echo({"text": "a"})\nreturn 1'
 WRITE = 'await tools.disk.fail({"text": "a"})'
-WRITE_UNNAMED = 'return await call_host("call_tool", {"tool_id": "disk__fail", "arguments": {}})'
 
 
 @pytest.fixture
@@ -52,10 +54,10 @@ async def test_profiles_that_only_read_show_workflows_that_only_read(client: Cod
 
 
 async def test_a_workflow_that_only_reads_calls_no_tool_that_writes(client: CodeClient) -> None:
-    assert (await save(client, "sly", WRITE_UNNAMED))["is_read_only"] is True
-    response = await client.call_over_http("workflows__sly", {})
-    message = response.json()["error"]["message"]
-    assert "disk__fail may change something, and this workflow is read-only" in message
+    workflow = Workflow("sly", "Looks harmless.", Language.PYTHON, WRITE, is_read_only=True)
+    caller = RunCaller(OWNER, CallRelay(user=""), may_search=True)
+    report = await client.app.code.workflows.run(workflow, {}, caller, seconds=TIMEOUT_SECONDS)
+    assert "disk__fail may change something, and this workflow is read-only" in report.outcome.message
 
 
 async def test_a_version_that_writes_is_not_read_only(client: CodeClient) -> None:
