@@ -145,8 +145,8 @@ def gateway_with_key() -> Iterator[Gateway]:
 
 
 def validate(case: schemathesis.Case[Any], answer: httpx.Response) -> None:
-    # As the generated `timeout` wants; or it ended the check of the arguments first, and there is no server to call.
-    is_late = answer.status_code == 504 or (answer.status_code == 503 and "timeout" in case.query)
+    # As the generated `timeout` wants; or the check of the arguments took too long, and there is no server to call.
+    is_late = answer.status_code == 504 or (answer.status_code == 503 and "is not configured" in answer.text)
     case.validate_response(answer, checks=[c for c in CHECKS if c is not not_a_server_error or not is_late])
     check_envelope(answer)
 
