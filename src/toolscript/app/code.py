@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, cached_property
 from importlib import import_module
@@ -10,7 +11,7 @@ from importlib.util import find_spec
 from typing import Protocol
 
 from toolscript.app.observability import Observability
-from toolscript.domain.errors import Invalid, InvalidArguments
+from toolscript.domain.errors import Invalid, InvalidArguments, Unavailable
 from toolscript.domain.programs import MAX_LIMITS, Language, RunLimits
 from toolscript.ports.results import ResultStore
 from toolscript.ports.sandboxes import Sandbox
@@ -104,6 +105,7 @@ class CodeMode:
         self.languages = list_languages(app.settings)
         self.max_limits = read_max_limits(app.settings)
         self._sandboxes: dict[Language, Sandbox] = {}
+        self._preparing: asyncio.Task[None] | None = None
 
     @property
     def default_language(self) -> Language:
@@ -119,7 +121,6 @@ class CodeMode:
     def run_code(self) -> RunCode:
         """The service. Imports what it needs when it is used first."""
         app = self._app
-        self._sandboxes |= {language: _open(language) for language in self.languages}
         services = HostServices(
             app.call_tool,
             app.tool_search,
@@ -129,7 +130,7 @@ class CodeMode:
             app.settings.search_threshold,
         )
         return RunCode(
-            self._sandboxes,
+            self._open_sandboxes(),
             self.states,
             services,
             app.admission,
@@ -158,14 +159,29 @@ class CodeMode:
         return WorkflowServer(self.workflows)
 
     async def prepare(self) -> None:
-        """Imports the packages, so that the first program does not wait 0.2 s for them, and everybody else with it."""
+        """Imports the packages, so that the first program does not wait 0.2 s for them, and everybody else with it.
+        Then starts what programs need, in the background: a second for TypeScript."""
         for language in self.languages:
             await asyncio.to_thread(import_module, MODULES[language])
+        self._preparing = asyncio.create_task(self._prepare_sandboxes())
 
     async def close(self) -> None:
         """Ends the programs that still run."""
+        if self._preparing:
+            self._preparing.cancel()
+            await asyncio.wait([self._preparing])
         for sandbox in self._sandboxes.values():
             await sandbox.close()
+
+    async def _prepare_sandboxes(self) -> None:
+        for sandbox in self._open_sandboxes().values():
+            with suppress(Unavailable):  # the first program is told why
+                await sandbox.prepare()
+
+    def _open_sandboxes(self) -> dict[Language, Sandbox]:
+        if not self._sandboxes:
+            self._sandboxes |= {language: _open(language) for language in self.languages}
+        return self._sandboxes
 
 
 def _describe(language: Language, settings: Settings) -> str:

@@ -54,9 +54,14 @@ class Sandbox(Protocol):
     def language(self) -> Language:
         """The language of the programs."""
 
-    async def check(self, program: Program) -> list[ProgramProblem]:
+    async def prepare(self) -> None:
+        """Starts what the first program needs, so that it does not wait for that; it would be started then otherwise.
+        Raises Unavailable when it cannot be started."""
+
+    async def check(self, program: Program, seconds: float) -> list[ProgramProblem]:
         """What is wrong with the syntax and the types of a program, by line; nothing of it has an effect. Cancelling
-        ends the check. Raises Unavailable when nothing can be checked."""
+        ends the check. Raises TimeoutError when the check itself takes more than these seconds, not counting the time
+        in which it waits for its turn; Unavailable when nothing can be checked, or that time is too long."""
 
     async def run(self, program: Program, host: ProgramHost, limits: SandboxLimits) -> ProgramOutcome:
         """Runs a program, without a check. It ends with DONE, FAILED, CPU, MEMORY or OUTPUT.

@@ -65,7 +65,7 @@ async def test_a_program_ends_within_its_limits_and_stalls_nobody(sandbox: Monty
 @pytest.mark.parametrize("name", [name for name in ENDLESS if name.startswith(("nested", "a null"))])
 async def test_a_check_ends_whatever_it_gets(sandbox: MontySandbox, name: str) -> None:
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        await sandbox.check(Program(ENDLESS[name]))
+        await sandbox.check(Program(ENDLESS[name]), TIMEOUT_SECONDS)
     assert (await run(sandbox, WORKS, LimitedHost(), TIMEOUT_SECONDS)).value == 42
 
 

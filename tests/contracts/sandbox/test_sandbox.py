@@ -233,7 +233,7 @@ async def test_a_run_leaves_nothing_to_the_next(sandbox: Sandbox, programs: Cont
 
 async def test_bindings_and_inputs_are_there(sandbox: Sandbox, programs: ContractPrograms) -> None:
     program = Program(programs.bound, programs.bindings, programs.types, {"suffix": "!"})
-    assert await sandbox.check(program) == []
+    assert await sandbox.check(program, TIMEOUT_SECONDS) == []
     outcome = await sandbox.run(program, Host(), LIMITS)
     assert outcome.value == "hello you!"
 
@@ -241,7 +241,7 @@ async def test_bindings_and_inputs_are_there(sandbox: Sandbox, programs: Contrac
 @pytest.mark.req("C-02")
 @pytest.mark.parametrize("name", ["wrong_type", "wrong_syntax"])
 async def test_a_check_names_the_line_of_a_problem(sandbox: Sandbox, programs: ContractPrograms, name: str) -> None:
-    problems = await sandbox.check(Program(getattr(programs, name), programs.bindings, programs.types))
+    problems = await sandbox.check(Program(getattr(programs, name), programs.bindings, programs.types), TIMEOUT_SECONDS)
     assert problems
     assert {problem.line for problem in problems} == {2}
 
@@ -249,7 +249,31 @@ async def test_a_check_names_the_line_of_a_problem(sandbox: Sandbox, programs: C
 @pytest.mark.req("C-02")
 async def test_a_check_runs_nothing(sandbox: Sandbox, programs: ContractPrograms) -> None:
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        assert await sandbox.check(Program(programs.loop)) == []
+        assert await sandbox.check(Program(programs.loop), TIMEOUT_SECONDS) == []
+
+
+async def test_a_sandbox_that_is_prepared_works_and_ends(kind: str) -> None:
+    before, (open_sandbox, programs) = list_children(), SANDBOXES[kind]
+    sandbox = open_sandbox()
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        await asyncio.gather(sandbox.prepare(), sandbox.prepare())
+        assert list_children() > before
+        assert await sandbox.check(Program(programs.loop), TIMEOUT_SECONDS) == []
+    assert (await run(sandbox, programs.double)).value == 42
+    await sandbox.close()
+    assert list_children() <= before
+
+
+async def test_preparing_can_be_cancelled(kind: str) -> None:
+    before, (open_sandbox, programs) = list_children(), SANDBOXES[kind]
+    sandbox = open_sandbox()
+    preparing = asyncio.create_task(sandbox.prepare())
+    await asyncio.sleep(0)
+    preparing.cancel()
+    await asyncio.wait([preparing])
+    assert (await run(sandbox, programs.double)).value == 42
+    await sandbox.close()
+    assert list_children() <= before
 
 
 async def test_closing_ends_all_processes(kind: str) -> None:

@@ -69,6 +69,6 @@ async def test_a_program_ends_within_its_limits_and_stalls_nobody(sandbox: DenoS
 @pytest.mark.parametrize("name", READING_BY_TYPES)
 async def test_a_check_shows_nothing_of_a_file(sandbox: DenoSandbox, outside: Outside, name: str) -> None:
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        problems = await sandbox.check(Program(outside.name_places(READING_BY_TYPES[name])))
+        problems = await sandbox.check(Program(outside.name_places(READING_BY_TYPES[name])), TIMEOUT_SECONDS)
     assert problems or name == "an export"
     assert SECRET not in str(problems)

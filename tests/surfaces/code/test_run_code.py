@@ -282,9 +282,9 @@ async def test_a_program_that_was_right_is_not_checked_again(
     await client.run("1")
     checked, check = [], MontySandbox.check
 
-    async def count(sandbox: MontySandbox, program: Program) -> list[ProgramProblem]:
+    async def count(sandbox: MontySandbox, program: Program, seconds: float) -> list[ProgramProblem]:
         checked.append(program.source)
-        return await check(sandbox, program)
+        return await check(sandbox, program, seconds)
 
     monkeypatch.setattr(MontySandbox, "check", count)
     right, wrong = 'await tools.box.echo({"text": "again"})', 'await tools.box.echo({"text": 1})'

@@ -97,7 +97,7 @@ async def test_nothing_that_a_server_says_becomes_code(sandbox: Sandbox) -> None
         source = f"return await {format_call(language, server, name)}({given})"
         program = Program(source, tools.write_bindings(), tools.write_types())
         if item.name in {"read-file", "class", "日本語"}:
-            assert await sandbox.check(program) == []
+            assert await sandbox.check(program, 60.0) == []
         outcome = await sandbox.run(program, EchoHost(), LIMITS)
         assert outcome.end is RunEnd.DONE, (item.name, outcome)
         ids[item.id] = outcome.value
@@ -110,7 +110,7 @@ async def test_a_missing_argument_is_found_in_every_language(sandbox: Sandbox) -
     tools = name_all(sandbox.language, HOSTILE[:1])
     call = format_call(sandbox.language, *tools.tools[0][:2])
     program = Program(f"return await {call}({{}})", tools.write_bindings(), tools.write_types())
-    (problem,) = await sandbox.check(program)
+    (problem,) = await sandbox.check(program, 60.0)
     assert problem.line == 1
     assert "path" in problem.message
 
@@ -124,7 +124,7 @@ async def test_the_functions_of_the_host_are_there(sandbox: Sandbox) -> None:
         ('load_result("a")', {"function": "load_result", "name": "a"}),
     ):
         program = Program(f"return await {call}", tools.write_bindings(), tools.write_types())
-        assert await sandbox.check(program) == []
+        assert await sandbox.check(program, 60.0) == []
         assert (await sandbox.run(program, EchoHost(), LIMITS)).value == expected
 
 

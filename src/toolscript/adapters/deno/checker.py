@@ -6,7 +6,8 @@ import asyncio
 import json
 import os
 from asyncio.subprocess import Process
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 from toolscript.adapters.deno.process import DENO_DATA_BYTES, FOLDER, start_deno, stop_deno
@@ -50,6 +51,8 @@ declare class URL {
 OPENING = "\nexport default async function () {\n"
 ROOT = "file:///toolscript"
 START_SECONDS = 30.0
+# Two checks that take as long as they may.
+TURN_SECONDS = 30.0
 MEMORY_BYTES = 2**29
 # It remembers a little of every program.
 MAX_CHECKS = 1000
@@ -64,17 +67,21 @@ class TypeScriptChecker:
         self._lock = asyncio.Lock()
         self._server: LanguageServer | None = None
 
-    async def check(self, program: Program) -> list[ProgramProblem]:
-        """What is wrong with a program, by line. Raises Unavailable."""
+    async def prepare(self) -> None:
+        """Starts the server, and its compiler with a first check. Raises Unavailable."""
+        try:
+            await self.check(Program(""), START_SECONDS)
+        except TimeoutError:
+            raise Unavailable("the check of TypeScript cannot be started") from None
+
+    async def check(self, program: Program, seconds: float) -> list[ProgramProblem]:
+        """What is wrong with a program, by line. Raises TimeoutError when that alone takes longer, and Unavailable."""
         opening = GLOBALS + program.types + OPENING
-        async with self._lock:
-            server, self._server = self._server, None
-            if server is None or server.checks >= MAX_CHECKS:
-                if server:
-                    await server.stop()
-                server = await LanguageServer.start()
+        async with self._wait_for_turn():
+            server = await self._take_server()
             try:
-                found = await server.check(f"{opening}{program.source}\n}}\n")
+                async with asyncio.timeout(seconds):
+                    found = await server.check(f"{opening}{program.source}\n}}\n")
                 self._server = server
             except EOFError:
                 return [ProgramProblem(1, 1, "the program is too complex to be checked")]
@@ -82,6 +89,27 @@ class TypeScriptChecker:
                 if self._server is None:
                     await server.stop()
         return _list_problems(found, first=opening.count("\n"), last=program.source.count("\n"))
+
+    @asynccontextmanager
+    async def _wait_for_turn(self) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(TURN_SECONDS):
+                await self._lock.acquire()
+        except TimeoutError:
+            raise Unavailable("too many programs are being checked: try again later") from None
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    async def _take_server(self) -> LanguageServer:
+        """The server that runs, or a new one."""
+        server, self._server = self._server, None
+        if server and server.checks < MAX_CHECKS:
+            return server
+        if server:
+            await server.stop()
+        return await LanguageServer.start()
 
     async def close(self) -> None:
         """Ends the server."""

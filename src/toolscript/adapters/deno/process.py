@@ -31,9 +31,6 @@ MAX_LINE_BYTES = 64 * 2**20
 DENO_DATA_BYTES = 2**30 + (os.cpu_count() or 1) * 2**25
 # Their text follows on a line of its own: as a string in JSON it would be read twice.
 MESSAGES_WITH_TEXT = frozenset({"call", "result"})
-# After these the process ends by itself.
-LAST_MESSAGES = frozenset({"result", "error", "limit"})
-END_SECONDS = 1.0
 OUT_OF_MEMORY = frozenset({signal.SIGTRAP, signal.SIGABRT, signal.SIGILL} if sys.platform != "win32" else ())
 
 
@@ -77,7 +74,12 @@ async def start_deno(*arguments: str, v8_flags: str, data_bytes: int) -> Process
 
 async def stop_deno(process: Process) -> None:
     """Kills the process if it still runs, and waits for its end."""
-    if process.returncode is None:
+    if process.returncode is None and sys.platform != "win32":
+        # Before Python 3.12.9 asyncio's own `kill` could take the status of a process that had just ended away from
+        # whoever waits for it, who then logs an unknown child process.
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGKILL)
+    elif process.returncode is None:
         process.kill()
     await process.communicate()
 
@@ -88,7 +90,6 @@ class ProgramProcess:
     def __init__(self, process: Process, secret: str, memory_bytes: int) -> None:
         self._process = process
         self._secret = secret.encode()
-        self._is_ending = False
         self.memory_bytes = memory_bytes
 
     @classmethod
@@ -129,14 +130,12 @@ class ProgramProcess:
         message: dict[str, Any] = json.loads(line)
         if message["kind"] in MESSAGES_WITH_TEXT:
             message["text"] = (await self._read_line()).decode()
-        self._is_ending = message["kind"] in LAST_MESSAGES
         return message
 
     async def _read_line(self) -> bytes:
         """Empty when the process has ended. Raises ValueError."""
         assert self._process.stdout  # noqa: S101
         line = await self._process.stdout.readline()
-        self._is_ending = not line
         if line and not line.startswith(self._secret):
             raise ValueError("the program wrote to the pipe of its sandbox")
         return line[len(self._secret) : -1]
@@ -146,11 +145,7 @@ class ProgramProcess:
         return -await self._process.wait() in OUT_OF_MEMORY
 
     async def stop(self) -> None:
-        """Kills the process, unless it ends by itself."""
-        if self._is_ending:  # asyncio loses the status of a process that it kills at its end, and complains
-            with suppress(TimeoutError):
-                async with asyncio.timeout(END_SECONDS):
-                    await self._process.wait()
+        """Kills the process."""
         await stop_deno(self._process)
 
 

@@ -13,7 +13,15 @@ from toolscript.adapters.bounded_json import RunValues
 from toolscript.adapters.deno.checker import OPENING, TypeScriptChecker
 from toolscript.adapters.deno.process import ProgramProcess
 from toolscript.domain.errors import Invalid, InvalidArguments, ToolscriptError, Unavailable
-from toolscript.domain.programs import Language, Program, ProgramOutcome, ProgramProblem, RunEnd, SandboxLimits
+from toolscript.domain.programs import (
+    DEFAULT_LIMITS,
+    Language,
+    Program,
+    ProgramOutcome,
+    ProgramProblem,
+    RunEnd,
+    SandboxLimits,
+)
 from toolscript.ports.sandboxes import ProgramHost
 
 MAX_PROCESSES = 8
@@ -39,19 +47,30 @@ class DenoSandbox:
         self._spare_processes = spare_processes
         self._checker = TypeScriptChecker()
         self._spares: list[ProgramProcess] = []
-        self._work: asyncio.Task[None] | None = None
+        self._memory_bytes = DEFAULT_LIMITS.memory_mb * 2**20
+        """What the last program might use: spare processes are started for that."""
+        self._upkeep: asyncio.Task[None] | None = None
         """Starts spare processes, or ends them."""
         self._stopping: set[asyncio.Task[None]] = set()
         self._idle: asyncio.TimerHandle | None = None
         self._is_closed = False
 
-    async def check(self, program: Program) -> list[ProgramProblem]:
-        """What is wrong with the syntax and the types of a program, by line. Raises Unavailable."""
+    async def prepare(self) -> None:
+        """Starts the checker and the first processes. Raises Unavailable."""
         self._postpone_idle_end()
-        return await self._checker.check(program)
+        self._start_upkeep(self._start_spares())
+        await self._checker.prepare()
+
+    async def check(self, program: Program, seconds: float) -> list[ProgramProblem]:
+        """What is wrong with the syntax and the types of a program, by line. Raises TimeoutError and Unavailable."""
+        self._postpone_idle_end()
+        if not self._spares:  # the first program needs both, one after the other
+            self._start_upkeep(self._start_spares())
+        return await self._checker.check(program, seconds)
 
     async def run(self, program: Program, host: ProgramHost, limits: SandboxLimits) -> ProgramOutcome:
         """Runs a program, and ends it when the host says so. Raises Unavailable."""
+        self._memory_bytes = limits.memory_bytes
         async with self._check_out(limits.memory_bytes) as process:
             return await _ProgramRun(process, host, limits).complete(program)
 
@@ -60,9 +79,9 @@ class DenoSandbox:
         self._is_closed = True
         if self._idle:
             self._idle.cancel()
-        if self._work:
-            await self._work
-        await self._rest()
+        if self._upkeep:
+            await self._upkeep
+        await self._stop_waiting_processes()
         await asyncio.gather(*self._stopping)
 
     @asynccontextmanager
@@ -80,14 +99,14 @@ class DenoSandbox:
                 self._stop_soon(process)
                 self._postpone_idle_end()
                 # Not before: the start of a process takes time from the program.
-                self._begin(self._prepare(memory_bytes))
+                self._start_upkeep(self._start_spares())
         finally:
             self._slots.release()
 
     async def _take(self, memory_bytes: int) -> ProgramProcess:
         """A spare process with that much memory, or a new one."""
-        if not self._spares and self._work:
-            await asyncio.wait([self._work])
+        if not self._spares and self._upkeep:
+            await asyncio.wait([self._upkeep])
         for spare in self._spares:
             if spare.is_running and spare.memory_bytes == memory_bytes:
                 self._spares.remove(spare)
@@ -100,13 +119,15 @@ class DenoSandbox:
         self._stopping.add(task)
         task.add_done_callback(self._stopping.discard)
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        if self._work and not self._work.done():
+    def _start_upkeep(self, work: Coroutine[Any, Any, None]) -> None:
+        """Does that in the background, unless something of the kind goes on."""
+        if self._is_closed or (self._upkeep and not self._upkeep.done()):
             work.close()
         else:
-            self._work = asyncio.create_task(work)
+            self._upkeep = asyncio.create_task(work)
 
-    async def _prepare(self, memory_bytes: int) -> None:
+    async def _start_spares(self) -> None:
+        memory_bytes = self._memory_bytes
         useless = [each for each in self._spares if not each.is_running or each.memory_bytes != memory_bytes]
         for spare in useless:
             self._spares.remove(spare)
@@ -121,9 +142,12 @@ class DenoSandbox:
         if self._idle:
             self._idle.cancel()
         if not self._is_closed:
-            self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, lambda: self._begin(self._rest()))
+            self._idle = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._end_idle_processes)
 
-    async def _rest(self) -> None:
+    def _end_idle_processes(self) -> None:
+        self._start_upkeep(self._stop_waiting_processes())
+
+    async def _stop_waiting_processes(self) -> None:
         """Ends what waits for programs."""
         while self._spares:
             await self._spares.pop().stop()

@@ -60,13 +60,28 @@ class MontySandbox:
         self._lock = asyncio.Lock()
         self._is_open = False
 
-    async def check(self, program: Program) -> list[ProgramProblem]:
-        """What is wrong with the syntax and the types of a program, by line. Raises Unavailable."""
+    async def prepare(self) -> None:
+        """Starts the pool. Raises Unavailable."""
+        async with self._lock:
+            if self._is_open:
+                return
+            try:
+                await self._pool.__aenter__()
+            except (OSError, RuntimeError) as error:
+                raise Unavailable(f"the sandbox for Python cannot be started: {error}") from error
+            except asyncio.CancelledError:  # the processes start nevertheless
+                await self._end_pool()
+                raise
+            self._is_open = True
+
+    async def check(self, program: Program, seconds: float) -> list[ProgramProblem]:
+        """What is wrong with the syntax and the types of a program, by line. Raises TimeoutError and Unavailable."""
         limits = ResourceLimits(max_memory=CHECK_MEMORY_BYTES, max_feed_duration_secs=CHECK_RUN_SECONDS)
         stubs = {"type_check": True, "type_check_stubs": program.types, "type_check_format": "json"}
         try:
             async with self._check_out(limits=limits, **stubs) as session:
-                await session.feed_run(program.source, print_callback=_ignore_output)
+                async with asyncio.timeout(seconds):
+                    await session.feed_run(program.source, print_callback=_ignore_output)
         except MontyTypingError as error:
             return _read_problems(str(error))
         except (MontySyntaxError, MontyRuntimeError) as error:
@@ -97,18 +112,15 @@ class MontySandbox:
         """Ends the worker processes."""
         if self._is_open:
             self._is_open = False
-            await self._pool.__aexit__(None, None, None)
-            await asyncio.sleep(CLOSE_PAUSE_SECONDS)
+            await self._end_pool()
+
+    async def _end_pool(self) -> None:
+        await self._pool.__aexit__(None, None, None)
+        await asyncio.sleep(CLOSE_PAUSE_SECONDS)
 
     @asynccontextmanager
     async def _check_out(self, **options: Any) -> AsyncIterator[AsyncMontySession]:
-        try:
-            async with self._lock:
-                if not self._is_open:
-                    await self._pool.__aenter__()
-                    self._is_open = True
-        except (OSError, RuntimeError) as error:
-            raise Unavailable(f"the sandbox for Python cannot be started: {error}") from error
+        await self.prepare()
         session = self._pool.checkout(**options)
         try:
             await session.__aenter__()

@@ -217,8 +217,7 @@ def check_limits(given: Mapping[str, Any], highest_limits: RunLimits) -> dict[st
 async def _find_problems(sandbox: Sandbox, program: Program, toolset: Toolset) -> list[RunProblem]:
     """What is wrong with a program: unknown tools, which explain the rest, or else its types."""
     try:
-        async with asyncio.timeout(CHECK_SECONDS):
-            found = await sandbox.check(program)
+        found = await sandbox.check(program, CHECK_SECONDS)
     except TimeoutError:
         found = [ProgramProblem(1, 1, f"the check took more than {CHECK_SECONDS:g} seconds: simplify the program")]
     by_line: dict[int, list[str]] = {}

@@ -7,20 +7,28 @@ import json
 import os
 import subprocess
 import sys
+from asyncio.subprocess import PIPE
 from collections.abc import Mapping
 from typing import Any
 
 import psutil
 import pytest
 
-from toolscript.adapters.deno.process import FOLDER, find_deno
+from toolscript.adapters.deno.process import FOLDER, find_deno, stop_deno
 from toolscript.adapters.deno.sandbox import DenoSandbox
+from toolscript.domain.errors import Unavailable
 from toolscript.domain.programs import Program, SandboxLimits
 
 pytest.importorskip("deno", reason="Deno has no wheel for this platform")
 
 LIMITS = SandboxLimits(cpu_seconds=60.0, memory_bytes=64 * 2**20, output_bytes=2**20)
 TIMEOUT_SECONDS = 60.0
+
+ENDLESS_TYPES = (
+    "type Grow<N, A extends unknown[]> = A['length'] extends 24 ? N\n"
+    "  : Grow<[N, 0], [...A, 0]> | Grow<[N, 1], [...A, 0]>;\n"
+    "const value: Grow<0, []> = 5;"
+)
 
 # Checks a program, runs one that is busy, and tells when it runs.
 GATEWAY = """
@@ -40,7 +48,7 @@ class Host:
 
 async def main():
     sandbox = DenoSandbox()
-    await sandbox.check(Program("return 1;"))
+    await sandbox.check(Program("return 1;"), 60.0)
     await sandbox.run(Program("await call_host('x', {}); while (true) {}"), Host(), SandboxLimits(600.0, 2**26, 2**20))
 
 asyncio.run(main())
@@ -110,22 +118,59 @@ async def test_halves_of_characters_are_replaced() -> None:
 @pytest.mark.req("C-02")
 async def test_types_that_take_too_long_stop_no_other_check() -> None:
     sandbox = DenoSandbox()
-    endless = (
-        "type Grow<N, A extends unknown[]> = A['length'] extends 24 ? N\n"
-        "  : Grow<[N, 0], [...A, 0]> | Grow<[N, 1], [...A, 0]>;\n"
-        "const value: Grow<0, []> = 5;"
-    )
     try:
-        await sandbox.check(Program("return 1;"))
-        busy = asyncio.create_task(sandbox.check(Program(endless)))
+        await sandbox.check(Program("return 1;"), TIMEOUT_SECONDS)
+        busy = asyncio.create_task(sandbox.check(Program(ENDLESS_TYPES), TIMEOUT_SECONDS))
         await asyncio.sleep(0)  # it is the first
-        waiting = asyncio.create_task(sandbox.check(Program("const n: number = 'x';")))
+        waiting = asyncio.create_task(sandbox.check(Program("const n: number = 'x';"), TIMEOUT_SECONDS))
         done, _ = await asyncio.wait([busy], timeout=0.3)
         assert not done
         busy.cancel()
         async with asyncio.timeout(TIMEOUT_SECONDS):
             assert len(await waiting) == 1
-            assert await sandbox.check(Program("return 2;")) == []
+            assert await sandbox.check(Program("return 2;"), TIMEOUT_SECONDS) == []
         assert busy.cancelled()
     finally:
         await sandbox.close()
+
+
+@pytest.mark.req("C-02")
+async def test_a_check_has_its_time_from_its_turn_on() -> None:
+    sandbox = DenoSandbox()
+    try:
+        await sandbox.check(Program("return 1;"), TIMEOUT_SECONDS)
+        busy = asyncio.create_task(sandbox.check(Program(ENDLESS_TYPES), 0.3))
+        await asyncio.sleep(0)  # it is the first
+        waiting = asyncio.create_task(sandbox.check(Program("const n: number = 'x';"), TIMEOUT_SECONDS))
+        with pytest.raises(TimeoutError):
+            await busy
+        assert not waiting.done()
+        assert len(await waiting) == 1
+    finally:
+        await sandbox.close()
+
+
+async def test_a_check_that_waits_too_long_for_its_turn_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolscript.adapters.deno.checker.TURN_SECONDS", 0.0)
+    sandbox = DenoSandbox()
+    try:
+        first = asyncio.create_task(sandbox.check(Program("return 1;"), TIMEOUT_SECONDS))
+        await asyncio.sleep(0)
+        with pytest.raises(Unavailable, match="too many programs are being checked"):
+            await sandbox.check(Program("return 1;"), TIMEOUT_SECONDS)
+        assert await first == []
+    finally:
+        await sandbox.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no statuses that can be taken away")
+async def test_no_status_is_lost_when_a_process_ends_while_it_is_killed(caplog: pytest.LogCaptureFixture) -> None:
+    async def stop_at_its_end(pause: float) -> int | None:
+        process = await asyncio.create_subprocess_exec("sleep", "0.02", stdin=PIPE, stdout=PIPE)
+        await asyncio.sleep(pause)
+        await stop_deno(process)
+        return process.returncode
+
+    ends = await asyncio.gather(*[stop_at_its_end(0.015 + number / 4000) for number in range(60)])
+    assert {0, -9} >= set(ends)
+    assert "child process" not in caplog.text
