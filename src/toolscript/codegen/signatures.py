@@ -42,23 +42,25 @@ _DETAILS = (
 )
 
 
-def format_signature(item: Item) -> str:
+def format_signature(item: Item, call: str = "") -> str:
     """Returns `read_file(path: string, head?: number) -> {content: string}`, in at most `MAX_LENGTH` characters.
 
-    Required parameters come first, and `…` marks omitted parts. A tool without an output schema has no arrow.
+    Required parameters come first, and `…` marks omitted parts. A tool without an output schema has no arrow. With a
+    `call` it is written as in a program: `tools.disk.read_file({path: string, head?: number})`.
     """
-    name = _shorten(" ".join(split_comment_lines(item.name)), _MAX_NAME_LENGTH)
+    name = call or _shorten(" ".join(split_comment_lines(item.name)), _MAX_NAME_LENGTH)
+    left, right = ("({", "})") if call else ("(", ")")
     arguments = read_arguments(item.input_schema, _MAX_SHAPES)
     results = list(_results(item.output_schema))
     for detail in _DETAILS:
         parameters = _parameters(arguments, detail)
         for result in results:
-            line = f"{name}({', '.join(parameters)}){result}"
+            line = f"{name}{left}{', '.join(parameters)}{right}{result}"
             if len(line) <= MAX_LENGTH:
                 return line
     while parameters and len(line) > MAX_LENGTH:
         parameters.pop()
-        line = f"{name}({', '.join([*parameters, _MORE])}){result}"
+        line = f"{name}{left}{', '.join([*parameters, _MORE])}{right}{result}"
     return _shorten(line, MAX_LENGTH)
 
 

@@ -41,7 +41,7 @@ def test_a_program_runs_with_and_without_a_gateway(
     wrong = invoke("-", given='await tools.box.echo({"txt": 1})')
     assert wrong.exit_code == 2
     assert "rejected line 1: " in wrong.stderr
-    assert "expected echo(text: string" in wrong.stderr
+    assert "expected await tools.box.echo({text: string" in wrong.stderr
     failed = invoke("-", "--language", "python", "--json", given='await tools.box.fail({"message": "no"})')
     assert failed.exit_code == 5
     assert json.loads(failed.stdout)["calls"][0]["outcome"] == "UPSTREAM_ERROR"

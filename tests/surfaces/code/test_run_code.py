@@ -68,7 +68,7 @@ async def test_a_wrong_argument_is_found_before_anything_runs(client: CodeClient
     assert (answer["end"], answer["line"], answer["calls"]) == ("rejected", 2, [])
     (problem,) = answer["problems"]
     assert "text" in problem["message"]
-    assert problem["signatures"][0].startswith("echo(text: string, times?: number)")
+    assert problem["signatures"][0].startswith("await tools.box.echo({text: string, times?: number})")
     assert (await client.app.call_tool.call("box__seen", {})).structured["tools/call"] == before + 1
 
 
@@ -77,7 +77,7 @@ async def test_an_agent_reads_the_line_and_the_signature_of_a_mistake(client: Co
     (text,), is_error = await client.call("run_code", code='x = 1\nawait tools.box.echo({"text": x})')
     assert is_error
     assert text.startswith("The program was not run:\nline 2: ")
-    assert "\n  expected: echo(text: string" in text
+    assert "\n  expected: await tools.box.echo({text: string" in text
 
 
 @pytest.mark.parametrize(
@@ -85,11 +85,60 @@ async def test_an_agent_reads_the_line_and_the_signature_of_a_mistake(client: Co
     [
         ("await tools.box.ecko({})", "tools.box.ecko: no such tool: did you mean tools.box.echo?"),
         ("await tools.bax.echo({})", "tools.bax.echo: no such server: did you mean tools.box?"),
+        (
+            "await tools.box__echo({})",
+            "tools.box__echo: an id is not how a program calls a tool: write tools.box.echo",
+        ),
     ],
 )
 async def test_an_unknown_tool_is_named_with_the_nearest(client: CodeClient, program: str, hint: str) -> None:
     answer = await client.run(program)
     assert (answer["end"], answer["message"]) == ("rejected", f"line 1: {hint}")
+
+
+@pytest.mark.parametrize(
+    ("program", "hint"),
+    [
+        ('await call_tool("box__echo", {})', "write `await tools.SERVER.NAME({…})`"),
+        ('json.loads("1")', "write `import json` first"),
+        ('open("a").read()', "there are no files and no environment here, use a tool"),
+        ("import requests", "there is no network here, use a tool"),
+        ("import numpy", "only a few modules of the standard library are there"),
+        ('found = await search_tools("echo")\nfound[0].call', 'it is a dictionary, write ["call"]'),
+        ('found = await search_tools("echo")\nfound[0]["name"]', "it has id, call, confidence, description, "),
+        ("const a = 1", "the program is read as Python, unless `language` names another"),
+    ],
+)
+async def test_a_typical_mistake_says_what_to_do(client: CodeClient, program: str, hint: str) -> None:
+    answer = await client.run(program)
+    assert answer["end"] == "rejected", answer
+    assert f": {hint}" in answer["problems"][0]["message"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    ['tools.box.echo({"text": "a"})', '[tools.box.echo({"text": "a"})]', '{"a": tools.box.echo({"text": "a"})}'],
+)
+async def test_a_value_that_was_not_awaited_is_a_mistake(client: CodeClient, value: str) -> None:
+    answer = await client.run(f"return {value}")
+    assert (answer["end"], answer["calls"]) == ("failed", [])
+    assert "write `await` before it" in answer["message"]
+
+
+async def test_what_this_python_lacks_is_named(client: CodeClient) -> None:
+    answer = await client.run("def count():\n    yield 1\nreturn list(count())")
+    assert "this sandbox's Python does not yet support yield" in answer["message"]
+
+
+async def test_a_program_of_markdown_is_refused(client: CodeClient) -> None:
+    error = (await client.run("```python\n1\n```"))["error"]
+    assert error["message"] == "code: must be the program alone, without the lines ``` of Markdown"
+
+
+async def test_an_agent_learns_that_its_program_returns_nothing(client: CodeClient) -> None:
+    (text,), is_error = await client.call("run_code", code='said = await tools.box.echo({"text": "a"})')
+    assert not is_error
+    assert text.startswith("null (the program printed nothing; `return VALUE`")
 
 
 async def test_a_failing_tool_raises_an_error_that_a_program_can_catch(client: CodeClient) -> None:

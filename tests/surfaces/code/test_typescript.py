@@ -10,6 +10,39 @@ pytest.importorskip("deno", reason="Deno has no wheel for this platform")
 pytestmark = pytest.mark.req("C-01")
 
 
+@pytest.mark.parametrize(
+    ("program", "hint"),
+    [
+        ('import fs from "fs";\nreturn 1;', "nothing can be imported: "),
+        ("export default 1;", "nothing can be exported: "),
+        ("export default async function () { return 1; }", "nothing can be exported: "),
+        ('return await fetch("http://a");', "Cannot find name 'fetch': there is no network here, use a tool"),
+        ('return Deno.env.get("HOME");', "Cannot find name 'Deno': there are no files and no environment here"),
+        ("return None;", "Cannot find name 'None': the program is read as TypeScript"),
+    ],
+)
+async def test_a_typical_mistake_says_what_to_do(typescript: CodeClient, program: str, hint: str) -> None:
+    answer = await typescript.run(program)
+    assert answer["end"] == "rejected", answer
+    assert answer["problems"][0]["message"].startswith(hint)
+
+
+@pytest.mark.parametrize(
+    ("program", "value"),
+    [
+        (
+            'try { await tools.box.fail({ message: "no" }); } catch (error) { return error.message.slice(0, 8); }',
+            "UPSTREAM",
+        ),
+        ("const double = (x) => x * 2;\nreturn double(2);", 4),
+        ("await new Promise((resolve) => setTimeout(resolve, 1));\nreturn 1;", 1),
+    ],
+)
+async def test_what_agents_write_passes_the_check(typescript: CodeClient, program: str, value: object) -> None:
+    answer = await typescript.run(program)
+    assert (answer["end"], answer["value"]) == ("done", value), answer
+
+
 async def test_the_language_that_is_enabled_is_the_default(typescript: CodeClient) -> None:
     program = 'const said: { text: string } = await tools.box.echo({ text: "hi" });\nreturn said.text;'
     answer = await typescript.run(program)
@@ -45,7 +78,7 @@ async def test_a_wrong_argument_is_found_before_anything_runs(typescript: CodeCl
     assert (answer["end"], answer["line"], answer["calls"]) == ("rejected", 2, [])
     (problem,) = answer["problems"]
     assert problem["message"] == "Type 'number' is not assignable to type 'string'."
-    assert problem["signatures"][0].startswith("echo(text: string")
+    assert problem["signatures"][0].startswith("await tools.box.echo({text: string")
 
 
 async def test_a_failing_tool_raises_an_error_with_the_line(typescript: CodeClient) -> None:

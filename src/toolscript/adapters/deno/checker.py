@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 from toolscript.adapters.deno.process import DENO_DATA_BYTES, FOLDER, start_deno, stop_deno
+from toolscript.adapters.program_hints import find_hint
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.programs import Program, ProgramProblem
 
@@ -19,8 +21,8 @@ from toolscript.domain.programs import Program, ProgramProblem
 GLOBALS = """\
 declare function call_host(name: string, parameters: object): Promise<any>;
 declare const console: Record<"log" | "info" | "debug" | "warn" | "error", (...values: unknown[]) => void>;
-declare function setTimeout(callback: () => void, milliseconds?: number): number;
-declare function setInterval(callback: () => void, milliseconds?: number): number;
+declare function setTimeout(callback: (...values: any[]) => void, milliseconds?: number, ...values: any[]): number;
+declare function setInterval(callback: (...values: any[]) => void, milliseconds?: number, ...values: any[]): number;
 declare function clearTimeout(id?: number): void;
 declare function clearInterval(id?: number): void;
 declare function queueMicrotask(callback: () => void): void;
@@ -58,6 +60,15 @@ MEMORY_BYTES = 2**29
 MAX_CHECKS = 1000
 ERROR = 1
 MAX_MESSAGE_LENGTH = 1000
+_UNKNOWN_NAME = re.compile(r"Cannot find name '(\w+)'")
+# By the numbers of TypeScript's messages, which are about modules.
+_EXPLAINED = {
+    "1232": "nothing can be imported: the program is the body of a function, and tools are in `tools`",
+    **dict.fromkeys(
+        ["1184", "1233", "1258"],
+        "nothing can be exported: the program is the body of a function, and `return` gives its value",
+    ),
+}
 
 
 class TypeScriptChecker:
@@ -125,9 +136,19 @@ def _list_problems(found: list[dict[str, Any]], *, first: int, last: int) -> lis
         start = each["range"]["start"]
         line = start["line"] - first
         if each["severity"] == ERROR and line >= 0:
-            message = each["message"][:MAX_MESSAGE_LENGTH]
+            message = _explain(str(each.get("code")), each["message"])[:MAX_MESSAGE_LENGTH]
             problems.add(ProgramProblem(min(line, last) + 1, start["character"] + 1, message))
     return sorted(problems, key=lambda problem: (problem.line, problem.column, problem.message))
+
+
+def _explain(code: str, message: str) -> str:
+    """The message without advice that is for whole projects, and what to do."""
+    if code in _EXPLAINED:
+        return _EXPLAINED[code]
+    message = message.partition(" Do you need to change your target library?")[0]
+    found = _UNKNOWN_NAME.match(message)
+    hint = find_hint(found[1]) if found else ""
+    return f"{message.rstrip('.')}: {hint}" if hint else message
 
 
 class LanguageServer:

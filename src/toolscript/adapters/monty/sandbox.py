@@ -21,6 +21,7 @@ from pydantic_monty import (
 )
 
 from toolscript.adapters.bounded_json import RunValues, TooMuchJson
+from toolscript.adapters.monty.hints import NOT_AWAITED, add_hint, is_not_awaited
 from toolscript.adapters.monty.values import convert_value
 from toolscript.domain.errors import InvalidArguments, ToolscriptError, Unavailable
 from toolscript.domain.programs import Language, Program, ProgramOutcome, ProgramProblem, RunEnd, SandboxLimits
@@ -83,7 +84,7 @@ class MontySandbox:
                 async with asyncio.timeout(seconds):
                     await session.feed_run(program.source, print_callback=_ignore_output)
         except MontyTypingError as error:
-            return _read_problems(str(error))
+            return _read_problems(str(error), program.types)
         except (MontySyntaxError, MontyRuntimeError) as error:
             if isinstance(error, MontySyntaxError) or _UNSUPPORTED in str(error):
                 return [_describe_syntax(error)]
@@ -140,7 +141,12 @@ class MontySandbox:
         await session.feed_run(bindings, inputs=dict(program.inputs), external_lookup=lookup)
         output = await session.feed_run(program.source, external_lookup=lookup, print_callback=calls.print)
         try:
-            return ProgramOutcome(RunEnd.DONE, await calls.values.copy(output, limits.output_bytes, convert_value))
+            value = await calls.values.copy(output, limits.output_bytes, convert_value)
+            return (
+                ProgramOutcome(RunEnd.FAILED, message=NOT_AWAITED)
+                if is_not_awaited(value)
+                else ProgramOutcome(RunEnd.DONE, value)
+            )
         except TooMuchJson:
             message = f"the program's value is larger than {limits.output_bytes} bytes of JSON: return less of it"
             return ProgramOutcome(RunEnd.OUTPUT, message=message)
@@ -250,11 +256,11 @@ def _ignore_output(_: str, __: str) -> None:
     return None
 
 
-def _read_problems(text: str) -> list[ProgramProblem]:
+def _read_problems(text: str, types: str) -> list[ProgramProblem]:
     found = [each for each in json.loads(text) if each["severity"] == "error" and each["message"] != _RETURN]
     exact = {each["location"]["row"] for each in found if not each["message"].startswith(_ANY_ARGUMENT)}
     problems = [
-        ProgramProblem(each["location"]["row"], each["location"]["column"], each["message"])
+        ProgramProblem(each["location"]["row"], each["location"]["column"], add_hint(each["message"], types))
         for each in found
         if each["location"]["row"] not in exact or not each["message"].startswith(_ANY_ARGUMENT)
     ]
@@ -271,7 +277,7 @@ def _describe_failure(error: MontyError) -> ProgramOutcome:
     if isinstance(error, MontyCrashedError):
         return ProgramOutcome(RunEnd.FAILED, message="the program crashed its sandbox")
     reason = error.exception()
-    message = str(error)[:MAX_MESSAGE_LENGTH]
+    message = str(error).replace(_UNSUPPORTED, "this sandbox's Python")[:MAX_MESSAGE_LENGTH]
     end = RunEnd.FAILED
     if isinstance(reason, MemoryError):
         end, message = RunEnd.MEMORY, "the program used more memory than it may"

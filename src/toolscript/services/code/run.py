@@ -234,6 +234,10 @@ async def _find_problems(sandbox: Sandbox, program: Program, toolset: Toolset) -
 def _check_request(request: RunRequest) -> None:
     if not request.source.strip():
         raise InvalidArguments("code: must not be blank", details={"field": "code"})
+    if request.source.lstrip().startswith("```"):
+        raise InvalidArguments(
+            "code: must be the program alone, without the lines ``` of Markdown", details={"field": "code"}
+        )
     if len(request.source.encode("utf-8", "replace")) > MAX_SOURCE_BYTES:
         raise InvalidArguments(
             f"code: must have at most {MAX_SOURCE_BYTES} bytes", details={"field": "code", "maximum": MAX_SOURCE_BYTES}

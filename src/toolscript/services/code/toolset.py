@@ -58,11 +58,11 @@ class Toolset:
 
     tools: ProgramTools
     problems: Mapping[int, str]
-    _lines: Mapping[int, list[Item]]
+    _lines: Mapping[int, list[tuple[str, Item]]]
 
     def format_signatures(self, line: int) -> list[str]:
-        """The signatures of the tools that are called in a line."""
-        return [format_signature(item) for item in self._lines.get(line, ())]
+        """The signatures of the tools that are called in a line, as programs call them."""
+        return [format_signature(item, f"await {call}") for call, item in self._lines.get(line, ())]
 
 
 class Toolsets:
@@ -151,13 +151,14 @@ def _build_toolset(names: _ProgramNames, named: Sequence[NamedTool], missing: Ma
     found: dict[tuple[str, str], Item] = {}
     wrong: dict[tuple[str, str], str] = {}
     problems: dict[int, str] = {}
-    lines: dict[int, list[Item]] = {}
+    lines: dict[int, list[tuple[str, Item]]] = {}
     for each in named:
         key = each.server, each.name
         if resolved := _resolve(names, each):
             found |= {(each.server, name): item for name, item in resolved.items()}
             if each.name:
-                lines.setdefault(each.line, []).extend(resolved.values())
+                calls = [(format_call(names.language, each.server, name), item) for name, item in resolved.items()]
+                lines.setdefault(each.line, []).extend(calls)
         elif key in wrong or len(wrong) < MAX_PROBLEMS:
             wrong[key] = wrong.get(key) or _explain(names, each, missing)
             problems.setdefault(each.line, wrong[key])
@@ -173,6 +174,14 @@ def _resolve(names: _ProgramNames, named: NamedTool) -> dict[str, Item]:
     wanted = [named.name] if named.name in tools else [] if named.name else tools
     usable = {name: items[tools[name]] for name in wanted if not items[tools[name]].quarantine}
     return dict(list(usable.items())[:MAX_TOOLS_OF_SERVER])
+
+
+def _find_id(names: _ProgramNames, tool_id: str) -> str:
+    """How a program calls the tool with that id; empty if there is none."""
+    server, _, tool = tool_id.partition("__")
+    by_tool = {each: name for name, each in names.list_tools(server).items()} if server in names.tools else {}
+    called = [name for name, each in names.servers.items() if each == server and tool in by_tool]
+    return format_call(names.language, called[0], by_tool[tool]) if called else ""
 
 
 def _describe_status(status: ServerStatus) -> str:
@@ -196,6 +205,8 @@ def _explain(names: _ProgramNames, named: NamedTool, missing: Mapping[str, str])
     if named.server in missing:
         return f"{named}: {missing[named.server]}"
     if named.server not in names.servers:
+        if call := _find_id(names, named.server):
+            return f"{named}: an id is not how a program calls a tool: write {call}"
         near = get_close_matches(named.server, names.servers, n=3)
         hint = f"did you mean {' or '.join(f'tools.{each}' for each in near)}?" if near else "search_tools finds tools"
         return f"{named}: no such server: {hint}"

@@ -18,6 +18,7 @@ from toolscript.surfaces.mcp.definitions import RunCodeArguments, SearchToolsArg
 from toolscript.surfaces.mcp.search_tools import find_tools
 
 TYPE_TOKENS = 2000
+_NOTHING = "null (the program printed nothing; `return VALUE` at its end gives its value)"
 
 
 async def run_code(app: App, arguments: RunCodeArguments, caller: RunCaller) -> Mapping[str, Any]:
@@ -57,8 +58,8 @@ def build_run_result(report: RunReport) -> dict[str, Any]:
     if report.outcome.end is RunEnd.DONE:
         value = json.dumps(report.outcome.value, ensure_ascii=False)
         printed = report.printed.rstrip("\n")
-        if report.outcome.value is None and printed:
-            return _build_texts([printed])
+        if report.outcome.value is None:
+            return _build_texts([printed or _NOTHING])
         return _build_texts([value, *([f"Printed:\n{printed}"] if printed else [])])
     texts = [_describe_end(report)]
     if report.printed:
