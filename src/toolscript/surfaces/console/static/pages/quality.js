@@ -87,6 +87,6 @@ function Results({ results, threshold }) {
 
 function Verdict({ result, threshold }) {
   const { rank, scores } = result;
-  if (!scores) return isAnswered(result, threshold) ? html`<span class="tag bad">none, but answered</span>` : html`<span class="tag good">none, and empty</span>`;
+  if (!scores) return isAnswered(result, threshold) ? html`<span class="tag bad">none fits, answered</span>` : html`<span class="tag good">none fits, empty</span>`;
   return html`<span class=${`tag ${rank === 1 ? "good" : rank ? "warn" : "bad"}`}>${rank ? `rank ${rank}` : "not found"}</span>`;
 }

@@ -11,6 +11,6 @@ export function CallFilters({ filters, onChange, onReset }) {
   const input = (name, title) => html`<label class="field"><span>${title}</span><input type="text" spellcheck="false" value=${filters[name]} onChange=${set(name)} /></label>`;
   return html`<div class="choice kinds" role="group" aria-label="Kind">${KINDS.map(([name, title]) => html`
       <button type="button" key=${name} aria-pressed=${String(filters.kind === name)} onClick=${() => onChange({ ...filters, kind: name })}>${title}</button>`)}</div>
-    <div class="filters">${select("since", "Time", TIMES)}${select("outcome", "Outcome", OUTCOMES)}${input("server", "Server")}${input("tool", "Tool")}${input("caller", "Caller")}
+    <div class="filters">${select("since", "Time", TIMES)}${select("outcome", "Outcome", OUTCOMES)}${input("server", "Server")}${input("tool", filters.kind === "servers" ? "Change" : "Tool")}${input("caller", "Caller")}
       <button type="button" class="button" onClick=${onReset}>All</button></div>`;
 }

@@ -12,7 +12,7 @@ export function OwnLogins() {
   if (!data?.servers.length) return null;  // most gateways have no such server, and some keys may not call
   return html`<section class="section" aria-label="Your logins"><div class="section-head"><h2>Your logins</h2></div>
     <p class="muted">At these servers your calls use your own login. Nobody else can use it.</p>
-    <ul class="card rows">${data.servers.map((login) => html`<${OwnLogin} key=${login.server} login=${login} onBegun=${() => setWaiting(true)} onChange=${reload} />`)}</ul>
+    <ul class="card rows own-logins">${data.servers.map((login) => html`<${OwnLogin} key=${login.server} login=${login} onBegun=${() => setWaiting(true)} onChange=${reload} />`)}</ul>
   </section>`;
 }
 
@@ -24,10 +24,9 @@ function OwnLogin({ login, onBegun, onChange }) {
     onChange();
   };
   return html`<li class="own-login">
-    <p><strong><${Text} value=${login.server} max=${80} /></strong> <span class="muted">${describeLogin(login)}</span></p>
+    <p><strong><${Text} value=${login.server} max=${80} /></strong> <span class="muted">${describeLogin(login)}</span> <span role="status" class="muted">${!login.loggedIn && done}</span></p>
     ${login.loggedIn || login.problem
       ? html`<${Logout} path=${path} server=${login.server} effect="Your calls to its tools fail until you log in again." onDone=${finish} />`
       : html`<${Login} path=${path} effect="Your calls use the login then." onBegun=${onBegun} />`}
-    <span role="status" class="muted">${!login.loggedIn && done}</span>
   </li>`;
 }
