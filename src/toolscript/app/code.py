@@ -151,6 +151,7 @@ class CodeMode:
             app.argument_checker,
             self.languages,
             self.toolsets,
+            list_statuses=lambda: app.gateway.statuses,
         )
 
     @cached_property

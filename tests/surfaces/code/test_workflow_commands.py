@@ -93,3 +93,28 @@ def test_a_program_that_calls_a_workflow_has_the_servers_of_its_program_without_
     Path("program.py").write_text("await tools.workflows.again({})", encoding="utf-8")
     ran = invoke("run", "program.py")
     assert (ran.exit_code, json.loads(ran.stdout)) == (0, {"result": "HI"}), ran.output
+
+
+@pytest.mark.parametrize("with_gateway", [True, False])
+def test_workflows_leave_the_tools_of_a_server_with_their_name_alone(
+    folder: Path, start_gateway: Callable[[], None], with_gateway: bool
+) -> None:
+    servers = {"mcpServers": {"workflows": make_scripted_spec(tools=["echo"])}}
+    Path(".toolscript.json").write_text(json.dumps(servers), encoding="utf-8")
+    Path("shout.py").write_text("return 1", encoding="utf-8")
+    if with_gateway:
+        start_gateway()
+    saved = save(*ABOUT)
+    assert saved.exit_code == 7
+    assert (
+        "a configured server is named workflows and takes the place of the workflows: rename its entry" in saved.output
+    )
+    called = invoke("call", "workflows__echo", '{"text": "a"}')
+    assert called.exit_code == 0, called.output
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_workflow_without_tests_says_so() -> None:
+    Path("shout.py").write_text("return 1", encoding="utf-8")
+    save(*ABOUT)
+    assert invoke("workflows", "test").stdout == "shout, version 1: it has no tests\n"

@@ -70,6 +70,8 @@ async def test_arguments_are_checked_against_the_parameters(client: CodeClient) 
     [
         ({"source": 'return params["wrods"]'}, "source", "line 1"),
         ({"source": "await tools.box.ecko({})"}, "source", "did you mean tools.box.echo?"),
+        ({"source": " "}, "source", "must not be blank"),
+        ({"source": "return 1 #" + "a" * 100_000}, "source", "at most 100000 bytes"),
         ({"description": " "}, "description", "what the workflow does"),
         ({"parameters": {"type": "string"}}, "parameters", '"type": "object"'),
         (

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
 from toolscript.codegen.parameters import PARAMETERS, declare_parameters
-from toolscript.domain.errors import InvalidArguments, NotFound
+from toolscript.domain.errors import Conflict, InvalidArguments, NotFound
 from toolscript.domain.programs import (
     DEFAULT_LIMITS,
     MAX_LIMITS,
@@ -26,14 +26,14 @@ from toolscript.domain.programs import (
 )
 from toolscript.domain.quarantine import QuarantineCause
 from toolscript.domain.requests import caller_name
-from toolscript.domain.servers import ServerListing
+from toolscript.domain.servers import ServerListing, ServerSpec, ServerStatus, Transport
 from toolscript.domain.spelling import suggest
 from toolscript.ports.schemas import ArgumentChecker
 from toolscript.ports.workflows import WorkflowStore
 from toolscript.services.catalogue.quarantine_review import QuarantineReview
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.code.host import RunCaller, current_host
-from toolscript.services.code.run import RunCode, RunRequest
+from toolscript.services.code.run import MAX_SOURCE_BYTES, RunCode, RunRequest
 from toolscript.services.code.toolset import Toolsets
 
 MAX_WORKFLOWS = 1000
@@ -72,10 +72,11 @@ class Workflows:
         languages: Collection[Language],
         toolsets: Toolsets,
         *,
+        list_statuses: Callable[[], Sequence[ServerStatus]] = tuple,
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`get_run_code` is called when the first program is run, because sandboxes are slow to import. `languages` are
-        those that programs can be run in."""
+        those that programs can be run in; `list_statuses` returns the servers that are connected."""
         self._store = store
         self._get_run_code = get_run_code
         self._sync = sync
@@ -83,6 +84,7 @@ class Workflows:
         self._checker = checker
         self._languages = languages
         self._toolsets = toolsets
+        self._list_statuses = list_statuses
         self._clock = clock
         self._watchers: list[Callable[[], None]] = []
 
@@ -123,7 +125,9 @@ class Workflows:
 
     async def save(self, workflow: Workflow, caller: RunCaller) -> SavedWorkflow:
         """Checks a workflow against the types of its parameters and tools, and saves it as a new version. Who saves it
-        approves it, unless its texts address the model. Raises InvalidArguments, naming the line of the program."""
+        approves it, unless its texts address the model. Raises InvalidArguments, naming the line of the program, and
+        Conflict where another server has the name of that of workflows."""
+        require_own_server(self._list_statuses())
         await self._check(workflow, caller)
         tools = (await self._toolsets.find(workflow.language, workflow.source)).tools.tools
         workflow = replace(workflow, is_read_only=all(item.is_read_only for _, _, item in tools))
@@ -156,7 +160,8 @@ class Workflows:
         return servers
 
     async def remove(self, name: str) -> None:
-        """Removes a workflow with all its versions. Raises NotFound."""
+        """Removes a workflow with all its versions. Raises NotFound, and Conflict as `save` does."""
+        require_own_server(self._list_statuses())
         await self.list_versions(name)
         await self._store.remove(name)
         await self._update_catalogue()
@@ -264,6 +269,15 @@ class Workflows:
         return next((pin.reason for pin in waiting if pin.item_id == workflow.item.id), "")
 
 
+def require_own_server(servers: Iterable[ServerSpec | ServerStatus]) -> None:
+    """Raises Conflict if another server has the name of that of workflows, whose tools would replace its own."""
+    if any(each.name == SERVER_NAME and each.transport is not Transport.INTERNAL for each in servers):
+        raise Conflict(
+            f"a configured server is named {SERVER_NAME} and takes the place of the workflows: rename its entry",
+            details={"server": SERVER_NAME},
+        )
+
+
 def is_equal_json(one: Any, other: Any) -> bool:
     """Whether two values are the same JSON: true is not 1, and 1.0 is."""
     match one, other:
@@ -280,13 +294,14 @@ def is_equal_json(one: Any, other: Any) -> bool:
 def _check_texts(workflow: Workflow) -> None:
     """Raises InvalidArguments, naming the field."""
     if not _NAME.fullmatch(workflow.name):
-        raise _build_invalid(
-            "name", "must have 1 to 64 lower-case letters, digits and underscores, and start with a letter"
-        )
+        allowed = "must have 1 to 64 lower-case letters (a to z), digits and underscores, and start with a letter"
+        raise _build_invalid("name", f"{allowed}: {workflow.name[:100]!r}")
     if not workflow.description.strip() or len(workflow.description) > MAX_DESCRIPTION_LENGTH:
         raise _build_invalid(
             "description", f"must say what the workflow does, in at most {MAX_DESCRIPTION_LENGTH} characters"
         )
+    if not workflow.source.strip() or len(workflow.source.encode("utf-8", "replace")) > MAX_SOURCE_BYTES:
+        raise _build_invalid("source", f"must not be blank, and have at most {MAX_SOURCE_BYTES} bytes")
     schema = workflow.parameters
     if schema.get("type") != "object" or not isinstance(schema.get("properties", {}), Mapping):
         raise _build_invalid("parameters", 'must be a JSON Schema with "type": "object" and "properties"')

@@ -107,6 +107,7 @@ def save(
         async def local(app: App) -> Answer:
             from toolscript.surfaces.json.workflows import build_saved_response, parse_workflow
 
+            _require_own_server(app)
             saved = await app.code.workflows.save(parse_workflow(name, body), _build_owner())
             return build_saved_response(saved)
 
@@ -157,6 +158,7 @@ def restore(name: str, version: int) -> None:
     async def local(app: App) -> Answer:
         from toolscript.surfaces.json.workflows import build_saved_response
 
+        _require_own_server(app)
         return build_saved_response(await app.code.workflows.restore(name, version, _build_owner()))
 
     body = {"version": version}
@@ -172,6 +174,7 @@ def remove(name: str) -> None:
     async def local(app: App) -> Answer:
         from toolscript.surfaces.json.workflows import build_workflows_response
 
+        _require_own_server(app)
         await app.code.workflows.remove(name)
         return build_workflows_response(await app.code.workflows.list_all())
 
@@ -248,6 +251,13 @@ def _locate(name: str) -> str:
     return f"{PATH}/{quote(name, safe='', errors='replace')}"
 
 
+def _require_own_server(app: App) -> None:
+    """Without a gateway, its servers are those of the configuration. Raises Conflict."""
+    from toolscript.services.code.workflows import require_own_server
+
+    require_own_server(choose_catalogue(app.settings).configuration.servers)
+
+
 def _build_owner() -> RunCaller:
     from toolscript.domain.servers import CallRelay
     from toolscript.services.code.host import RunCaller
@@ -294,9 +304,8 @@ def _show_saved(answer: Answer) -> None:
 
 def _show_tests(answer: Answer) -> None:
     for workflow in answer["workflows"]:
-        click.echo(
-            f"{workflow['name']}, version {workflow['version']}: {format_count(workflow['passed'], 'test')} passed"
-        )
+        passed = f"{format_count(workflow['passed'], 'test')} passed" if workflow["results"] else "it has no tests"
+        click.echo(f"{workflow['name']}, version {workflow['version']}: {passed}")
         for result in workflow["results"]:
             if not result["passed"]:
                 print_note(f"{format_json(result['arguments'])}: {result['message']}", label="failed:")
