@@ -37,7 +37,17 @@ READING = [
     ["skills", "propose"],
     ["skills", "export"],
     ["documents", "list"],
+    ["documents", "search", "echo"],
     ["knowledge", "list"],
+    ["knowledge", "search", "echo"],
+    ["knowledge", "export"],
+    ["quarantine", "list"],
+    ["feedback", "list"],
+    ["jobs", "list"],
+    ["keys", "list"],
+    ["workflows", "list"],
+    ["calls"],
+    ["eval", ".", "--live"],
 ]
 
 
@@ -65,6 +75,13 @@ def dump(data: Path) -> list[str]:
         return [*connection.iterdump(), (data / "catalogue.json").read_text()]
 
 
+def list_files(data: Path) -> list[Path]:
+    """Every file of the folder but those of the audit, which records searches, and the index's own, whose engine writes
+    journals when it is opened."""
+    files = (file.relative_to(data) for file in data.rglob("*"))
+    return sorted(file for file in files if not file.name.startswith("audit.db") and file.parts[0] != "index")
+
+
 def fill(data: Path, *, demo_of_earlier_versions: bool = False, store: str | None = None) -> None:
     """Adds a suggestion to the store, or the demo as earlier versions stored it."""
 
@@ -79,6 +96,7 @@ def fill(data: Path, *, demo_of_earlier_versions: bool = False, store: str | Non
     asyncio.run(write())
 
 
+@pytest.mark.req("X-08")
 def test_tools_of_the_demo_are_not_among_those_of_servers(small_folder: Path) -> None:
     assert len(find_tools()) == 56
     configure({"github": make_scripted_spec(crash=True)}, ".toolscript.json")
@@ -117,15 +135,18 @@ def test_a_folder_of_an_earlier_version_keeps_its_tools_without_a_configuration(
     assert find_tools() == ["good__echo", "good__pid"]
 
 
+@pytest.mark.req("X-08")
 def test_commands_that_read_change_nothing(small_folder: Path) -> None:
+    Path("queries.jsonl").write_text(json.dumps({"query": "echo", "relevant": ["good__echo"]}))
     mine = configure({"good": GOOD}, "mine.json")
     other = configure({"other": make_scripted_spec(tools=["pid"])}, "other.json")
     toolscript("sync", "--config", mine)
     fill(small_folder)
-    before = dump(small_folder)
+    before, files = dump(small_folder), list_files(small_folder)
     for command in READING:
         toolscript(*command)
         assert dump(small_folder) == before, command
+        assert list_files(small_folder) == files, command
     for file in (mine, other):
         for command in (["search", "echo"], ["list-servers"], ["skills", "suggestions"]):
             toolscript(*command, "--config", file)
@@ -171,6 +192,7 @@ def test_a_gateway_uses_the_configuration_that_the_folder_remembers(small_folder
         assert find_tools() == ["good__echo", "good__pid"]
 
 
+@pytest.mark.req("X-08")
 def test_a_gateway_leaves_the_demo_when_servers_are_configured(small_folder: Path) -> None:
     import time
 
