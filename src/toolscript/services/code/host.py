@@ -80,6 +80,7 @@ class RunHost:
         self._context.run(current_host.set, self)
         self._context.run(calling_program.set, name)
         parent = current_host.get()
+        self.depth = count_waiting_programs()
         self.budget: RunBudget = parent.budget if parent else RunBudget(limits)
         self._call_slots = asyncio.Semaphore(PARALLEL_CALLS)
         self._steps = 0
@@ -246,6 +247,13 @@ class RunHost:
 
 current_host: ContextVar[RunHost | None] = ContextVar("current_host", default=None)
 """The host of the program that makes the current call; None for calls of others."""
+
+
+def count_waiting_programs() -> int:
+    """How many programs wait for one that is started now: that which calls it as a workflow, and those that wait for
+    that one."""
+    host = current_host.get()
+    return host.depth + 1 if host else 0
 
 
 def get_value(result: CallResult) -> Any:

@@ -33,7 +33,7 @@ from toolscript.domain.requests import request_id
 from toolscript.domain.search import SearchReport, no_span
 from toolscript.ports.observability import EventSink
 from toolscript.ports.sandboxes import Sandbox
-from toolscript.services.code.host import RUN_CODE, HostServices, RunCaller, RunHost
+from toolscript.services.code.host import RUN_CODE, HostServices, RunCaller, RunHost, count_waiting_programs
 from toolscript.services.code.slots import RunSlots
 from toolscript.services.code.toolset import MAX_PROBLEMS, Toolset
 from toolscript.services.support.call_admission import CallAdmission
@@ -113,7 +113,7 @@ class RunCode:
             with self._span("code.run"), record_search(record, EVENT, report, lambda: event, at_success=False):
                 if not caller.is_counted:
                     await self._admission.count_run()
-                async with self._slots.take(caller):
+                async with self._slots.take(caller, count_waiting_programs()):
                     host = RunHost(
                         self._services, caller, request.language, request.limits, request.session, request.name
                     )

@@ -6,7 +6,6 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from contextvars import ContextVar
 from weakref import WeakValueDictionary
 
 from toolscript.domain.access import Caller
@@ -24,8 +23,6 @@ MAX_NESTED_RUNS_OF_CALLER = 2
 WAIT_SECONDS = 10.0
 RETRY_SECONDS = 1.0
 
-_level: ContextVar[int] = ContextVar("run_level", default=0)
-
 
 class RunSlots:
     """Lets programs run, each in a slot; others wait for one."""
@@ -37,22 +34,18 @@ class RunSlots:
         self._own: WeakValueDictionary[tuple[Caller, int], asyncio.Semaphore] = WeakValueDictionary()
 
     @asynccontextmanager
-    async def take(self, caller: RunCaller) -> AsyncIterator[None]:
-        """Holds a slot for the block. What runs because a program in the block calls it needs no slot of its caller's.
+    async def take(self, caller: RunCaller, level: int = 0) -> AsyncIterator[None]:
+        """Holds a slot for the block. `level` is the number of programs that wait for this one.
 
         Raises RateLimited when the caller's own programs take too long to end, and Unavailable when those of all do.
         """
-        level, seconds = _level.get(), self._wait_seconds
+        seconds = self._wait_seconds
         count = MAX_NESTED_RUNS_OF_CALLER if level else MAX_RUNS_OF_USER if caller.relay.user else MAX_RUNS_OF_OWNER
         own = self._own.setdefault((caller.caller, level), asyncio.Semaphore(count))
         # How long a nested program waits for others of its caller is limited by the one that waits for it.
         waits_for_own = _hold(own, None if level else seconds, _build_caller_error(count))
         async with waits_for_own, _hold(self._all[level], seconds, _build_busy_error(level)):
-            token = _level.set(level + 1)
-            try:
-                yield
-            finally:
-                _level.reset(token)
+            yield
 
 
 @asynccontextmanager

@@ -6,7 +6,6 @@ import json
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,7 +31,7 @@ from toolscript.ports.schemas import ArgumentChecker
 from toolscript.ports.workflows import WorkflowStore
 from toolscript.services.catalogue.quarantine_review import QuarantineReview
 from toolscript.services.catalogue.sync import Sync
-from toolscript.services.code.host import RunCaller, current_host
+from toolscript.services.code.host import RunCaller, count_waiting_programs, current_host
 from toolscript.services.code.run import MAX_SOURCE_BYTES, RunCode, RunRequest
 from toolscript.services.code.toolset import Toolsets
 
@@ -44,8 +43,6 @@ MAX_DESCRIPTION_LENGTH = 4000
 MAX_DEPTH = 3
 CHECK_SECONDS = 10.0
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
-
-_depth: ContextVar[int] = ContextVar("workflow_depth", default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,25 +168,20 @@ class Workflows:
     ) -> RunReport:
         """Runs a workflow. Raises what `RunCode.run` raises, and InvalidArguments when workflows call each other too
         deeply."""
-        depth = _depth.get()
-        if depth >= MAX_DEPTH:
-            raise InvalidArguments(f"workflows call each other more than {MAX_DEPTH} deep: {workflow.name}")
-        token, host = _depth.set(depth + 1), current_host.get()
-        seconds = min(seconds, MAX_LIMITS.seconds)
-        try:
-            request = RunRequest(
-                workflow.source,
-                workflow.language,
-                host.get_rest(seconds) if host else replace(DEFAULT_LIMITS, seconds=seconds),
-                inputs={PARAMETERS: dict(arguments)},
-                input_types=declare_parameters(workflow.language, workflow.parameters),
-                name=f"{workflow.item.id}@{workflow.version}",
-                server=SERVER_NAME,
-            )
-            may_change = caller.may_change and not workflow.is_read_only
-            report = await self._get_run_code().run(request, replace(caller, may_change=may_change))
-        finally:
-            _depth.reset(token)
+        if count_waiting_programs() > MAX_DEPTH:
+            raise InvalidArguments(f"programs call workflows more than {MAX_DEPTH} deep: {workflow.name}")
+        host, seconds = current_host.get(), min(seconds, MAX_LIMITS.seconds)
+        request = RunRequest(
+            workflow.source,
+            workflow.language,
+            host.get_rest(seconds) if host else replace(DEFAULT_LIMITS, seconds=seconds),
+            inputs={PARAMETERS: dict(arguments)},
+            input_types=declare_parameters(workflow.language, workflow.parameters),
+            name=f"{workflow.item.id}@{workflow.version}",
+            server=SERVER_NAME,
+        )
+        may_change = caller.may_change and not workflow.is_read_only
+        report = await self._get_run_code().run(request, replace(caller, may_change=may_change))
         problem = await self._find_wrong_result(workflow, report.outcome)
         if problem is None:
             return report

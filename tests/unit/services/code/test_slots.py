@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from toolscript.domain.access import Caller
-from toolscript.domain.errors import RateLimited, ToolscriptError, Unavailable
+from toolscript.domain.errors import RateLimited, Unavailable
 from toolscript.domain.servers import CallRelay
 from toolscript.services.code.host import RunCaller
 from toolscript.services.code.slots import (
@@ -82,7 +82,7 @@ async def test_what_a_program_calls_needs_no_slot_of_its_callers() -> None:
     async def run() -> None:
         async with slots.take(one):
             await inside.wait()
-            async with slots.take(one), slots.take(one):
+            async with slots.take(one, 1), slots.take(one, 2):
                 nested.release()
                 await leave.wait()
 
@@ -98,7 +98,7 @@ async def test_nested_programs_of_all_callers_are_bounded() -> None:
     slots, leave, nested = RunSlots(wait_seconds=0.01), asyncio.Event(), asyncio.Semaphore(0)
 
     async def run(number: int) -> None:
-        async with slots.take(make_user(f"user {number}")), slots.take(make_user(f"user {number}")):
+        async with slots.take(make_user(f"user {number}"), 1):
             nested.release()
             await leave.wait()
 
@@ -112,22 +112,5 @@ async def test_nested_programs_of_all_callers_are_bounded() -> None:
 
 
 async def hold(running: AsyncExitStack, slots: RunSlots, caller: RunCaller) -> None:
-    """Runs a program until the stack is closed, in a task of its own: those of one task are nested."""
-    started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    leave = asyncio.Event()
-
-    async def run() -> None:
-        try:
-            async with slots.take(caller):
-                started.set_result(None)
-                await leave.wait()
-        except ToolscriptError as error:
-            started.set_exception(error)
-
-    async def end() -> None:
-        leave.set()
-        await task
-
-    task = asyncio.create_task(run())
-    await started
-    running.push_async_callback(end)
+    """Runs a program until the stack is closed."""
+    await running.enter_async_context(slots.take(caller))
