@@ -45,6 +45,11 @@ class _ManyValues(Exception):
     """A value has too many parts to be measured on the event loop."""
 
 
+async def read_json(text: str) -> Any:
+    """The value that JSON stands for. Raises ValueError."""
+    return await RunValues(0).read(text)
+
+
 class RunValues:
     """The values of one run. Of all runs' large values one at a time is worked on, in a thread; a run with many of them
     waits for its own ones, so that others get their turn."""
@@ -213,7 +218,7 @@ def _read(text: str, decoder: json.JSONDecoder) -> Any:
 
 
 def _read_slowly(text: str) -> Any:
-    return _read(text, _SlowDecoder(parse_constant=_refuse_constant))
+    return _read(text, _SlowDecoder())
 
 
 def _write_slowly(value: Any) -> str:
@@ -236,15 +241,22 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
+def _read_float(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("a number is too large")
+    return number
+
+
 class _SlowDecoder(json.JSONDecoder):
     """Reads lists and objects in Python, where other threads get their turn."""
 
-    def __init__(self, *, parse_constant: Callable[[str], Any]) -> None:
-        super().__init__(parse_constant=parse_constant)
+    def __init__(self) -> None:
+        super().__init__(parse_constant=_refuse_constant, parse_float=_read_float)
         self.parse_object, self.parse_array = JSONObject, JSONArray
         self.scan_once = py_make_scanner(self)
 
 
 _SURROGATES = re.compile(r"\\\\|\\u[dD][89abAB]..\\u[dD][c-fC-F]..|(?P<half>\\u[dD][89a-fA-F]..)")
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_read_float)
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False)

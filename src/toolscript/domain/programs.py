@@ -33,6 +33,9 @@ class Program:
     """JSON values, by the names of the global variables that hold them."""
 
 
+MAX_PROGRAM_PROBLEMS = 200
+
+
 @dataclass(frozen=True, slots=True)
 class ProgramProblem:
     """What a check found: where in the program (lines and columns count from 1), and what is wrong."""

@@ -59,9 +59,10 @@ class Sandbox(Protocol):
         Raises Unavailable when it cannot be started."""
 
     async def check(self, program: Program, seconds: float) -> list[ProgramProblem]:
-        """What is wrong with the syntax and the types of a program, by line; nothing of it has an effect. Cancelling
-        ends the check. Raises TimeoutError when the check itself takes more than these seconds, not counting the time
-        in which it waits for its turn; Unavailable when nothing can be checked, or that time is too long."""
+        """What is wrong with the syntax and the types of a program: the first MAX_PROGRAM_PROBLEMS by line. Nothing of
+        it has an effect. Cancelling ends the check. Raises TimeoutError when the check itself takes more than these
+        seconds, not counting the time in which it waits for its turn; Unavailable when nothing can be checked, or that
+        time is too long."""
 
     async def run(self, program: Program, host: ProgramHost, limits: SandboxLimits) -> ProgramOutcome:
         """Runs a program, without a check. It ends with DONE, FAILED, CPU, MEMORY or OUTPUT.

@@ -27,6 +27,8 @@ class ContractPrograms:
     """Calls `fail` in line 2."""
     raise_in_line_3: str
     """Raises an error with the text `broken` in line 3."""
+    raise_in_line_2: str
+    """Two lines, of which the second raises an error."""
     wait: str
     swallow_and_wait: str
     """Calls `stop`, catches whatever that raises, and then waits."""

@@ -60,6 +60,16 @@ REACHING_OUT = {
     "collect all objects": "import gc\ngc.get_objects()",
     "open a shell": "breakpoint()\n'opened'",
     "read from the terminal": "input()",
+    "look at the class of a result": "r = await call_host('double', {'number': 1})\nr.__class__.__mro__",
+    "look at the type of the host": "type(call_host).__mro__",
+    "look into the host by a wrong call": (
+        "try:\n    await call_host()\nexcept TypeError as error:\n    found = str(error)\n"
+        "found if 'HostCalls' in found or 'monty' in found.lower() else None"
+    ),
+    "climb by a chain of errors": (
+        "try:\n    await call_host('double', 5)\nexcept Exception as error:\n    found = error.__cause__\nfound"
+    ),
+    "reach by names that look alike": "ｏｐｅｎ('SECRET_FILE').read()",
     "load a pickle": 'import pickle\npickle.loads(b"cos\\nsystem\\n(S\\"touch NEW_FILE\\"\\ntR.")',
 }
 # They end by a limit, or fail; never by harming something else.
@@ -96,6 +106,23 @@ ENDLESS = {
     "a large range": "list(range(10**12))",
     "a large number as text": "str(10**10**6)",
     "a slow expression": 'import re\nre.match(r"(a|a)*\\1$", "a" * 100_000 + "b") or [0] * 10**9',
+    "a slow replacement": "import re\nre.sub('a*?', 'x' * 1_000_000, 'a' * 1_000_000)",
+    "a slow power": "int('9' * 4000) ** 5000",
+    "a wide f-string": "f'{1:>{10**9}}'",
+    "a large set": "set(range(10**8))",
+    "grow the keys of a dictionary": "x, i = {}, 0\nwhile True:\n    i += 1\n    x['k' + str(i)] = i",
+    "catch a lack of memory": (
+        "x = []\nwhile True:\n    try:\n        x.append('x' * 10**7)\n    except MemoryError:\n        pass"
+    ),
+    "a large expression": "import re\nre.compile('((a{1000}){1000}){1000}')",
+    "return keys that are no numbers": "{float('nan'): 1}",
+    "return deep objects": (
+        "class A:\n    pass\na = A()\nfor _ in range(5000):\n    b = A()\n    b.x = a\n    a = b\na"
+    ),
+    "a chain of errors": (
+        "e = None\nfor i in range(10**5):\n    try:\n        raise ValueError(str(i)) from e\n"
+        "    except ValueError as x:\n        e = x\nraise e"
+    ),
     "gather many": (
         'import asyncio\nawait asyncio.gather(*[call_host("double", {"number": 1}) for _ in range(10**5)])'
     ),

@@ -23,7 +23,7 @@ from tests.contracts.sandbox.limited_host import (
 from tests.contracts.sandbox.loop_watch import watch_loop
 from tests.contracts.sandbox.python_escapes import ENDLESS, REACHING_OUT
 from toolscript.adapters.monty.sandbox import MontySandbox
-from toolscript.domain.programs import Program, RunEnd
+from toolscript.domain.programs import MAX_PROGRAM_PROBLEMS, Program, RunEnd
 
 pytestmark = pytest.mark.req("C-02")
 
@@ -67,6 +67,20 @@ async def test_a_check_ends_whatever_it_gets(sandbox: MontySandbox, name: str) -
     async with asyncio.timeout(TIMEOUT_SECONDS):
         await sandbox.check(Program(ENDLESS[name]), TIMEOUT_SECONDS)
     assert (await run(sandbox, WORKS, LimitedHost(), TIMEOUT_SECONDS)).value == 42
+
+
+async def test_a_check_has_the_time_that_it_is_given(sandbox: MontySandbox) -> None:
+    async with watch_loop() as turns:
+        problems = await sandbox.check(Program("a1b\n" * 20_000), TIMEOUT_SECONDS)
+    assert [problem.line for problem in problems] == list(range(1, MAX_PROGRAM_PROBLEMS + 1))
+    turns.check()
+
+
+@pytest.mark.parametrize("name", ["a slow replacement", "a slow power"])
+async def test_one_operation_that_takes_too_long_is_a_matter_of_processor_time(
+    sandbox: MontySandbox, name: str
+) -> None:
+    assert (await run(sandbox, ENDLESS[name], LimitedHost(), TIMEOUT_SECONDS)).end is RunEnd.CPU
 
 
 async def test_calls_that_share_a_value_cannot_take_more_memory_than_the_program(sandbox: MontySandbox) -> None:

@@ -154,6 +154,14 @@ async def test_a_failure_names_the_line(sandbox: Sandbox, programs: ContractProg
     assert "broken" in outcome.message
 
 
+@pytest.mark.parametrize(("start", "end"), [("\ufeff", "\n"), ("", "\r\n")], ids=["byte order mark", "two characters"])
+async def test_lines_are_counted_however_they_end(
+    sandbox: Sandbox, programs: ContractPrograms, start: str, end: str
+) -> None:
+    outcome = await run(sandbox, start + programs.raise_in_line_2.replace("\n", end))
+    assert (outcome.end, outcome.line) == (RunEnd.FAILED, 2)
+
+
 @pytest.mark.req("C-02")
 async def test_a_host_ends_a_run_that_would_go_on(sandbox: Sandbox, programs: ContractPrograms) -> None:
     with pytest.raises(LimitReached, match="one call too many"):

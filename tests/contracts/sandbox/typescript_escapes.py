@@ -85,6 +85,31 @@ REACHING_OUT = {
         "const found = sites.map((site) => site.getThis()).filter((each) => each && (each as any).Deno);\n"
         "return found.length ? found : null;"
     ),
+    "a function of what shows values": (
+        "let found: any = null;\n"
+        "console.log({ [Symbol.for('Deno.customInspect')](inspect: any) { found = inspect; return ''; } });\n"
+        "return found.constructor('return typeof Deno + typeof process')() === 'undefinedundefined' ? null : 'found';"
+    ),
+    "a function of what shows values in node": (
+        "let found: any = null;\nconst custom = Symbol.for('nodejs.util.inspect.custom');\n"
+        "console.log({ [custom](_: any, __: any, inspect: any) { found = inspect; return ''; } });\n"
+        "return found.constructor('return typeof Deno + typeof process')() === 'undefinedundefined' ? null : 'found';"
+    ),
+    "the constructor of the host's function": (
+        "const type = (call_host as any).constructor('return typeof Deno')();\n"
+        "return type === 'undefined' ? null : type;"
+    ),
+    "the caller of the host's function": "return (call_host as any).caller;",
+    "resolve a module": "return (import.meta as any).resolve('node:fs');",
+    "a prototype in an answer": (
+        "const answer: any = await call_host('double', { number: [{ __proto__: null }] });\n"
+        "return Object.getPrototypeOf(answer) === Array.prototype ? null : 'foreign';"
+    ),
+    "machine code that imports": (
+        # (module (import "node:fs" "readFileSync" (func)))
+        "const code = 'AGFzbQEAAAABBAFgAAACGAEHbm9kZTpmcwxyZWFkRmlsZVN5bmMAAA==';\n"
+        "return Object.keys(await import('data:application/wasm;base64,' + code));"
+    ),
     "list the global objects": (
         "const names = Reflect.ownKeys(globalThis).map(String);\n"
         "const found = names.filter((name) => /^(Deno|process|Buffer|fetch|Worker|caches|navigator)$/.test(name));\n"
@@ -130,6 +155,15 @@ FORGING = {
         "const error = new Error();\n"
         'Object.defineProperty(error, "stack", { get() { throw new Error("no"); } });\nthrow error;'
     ),
+    "replace what writes strings": (
+        "(String.prototype as any).toJSON = () => 'forged';\nreturn await call_host('double', { number: 0 });"
+    ),
+    "set the parts of an answer": (
+        "Object.defineProperty(Object.prototype, '0', { get() { return 'forged'; }, set() {}, configurable: true });\n"
+        "return (await call_host('double', { number: [1] }))[0];"
+    ),
+    "forge the place of an error": ("Error.prepareStackTrace = () => 'forged';\nthrow new Error('forged');"),
+    "a result that is raw JSON": "return (JSON as any).rawJSON('1e400');",
     "a value that changes": ("return { n: 0, toJSON() { return this.n++ ? 'forged' : null; } };"),
 }
 
@@ -172,6 +206,22 @@ ENDLESS = {
     "a thenable": "return { then() { while (true) {} } };",
     "exit": "(globalThis as any).close();\nawait new Promise(() => {});",
     "wait for shared memory": ("Atomics.wait(new Int32Array(new SharedArrayBuffer(8)), 0, 0);\nreturn 1;"),
+    "a stack that is never written": ("Error.prepareStackTrace = () => { while (true) {} };\nthrow new Error('x');"),
+    "an error without a prototype": "throw new Proxy({}, { getPrototypeOf() { while (true) {} } });",
+    "the name of an error": (
+        "const error: any = new Error('x');\nerror.name = { toString() { while (true) {} } };\nthrow error;"
+    ),
+    "an error that shows itself": "throw { [Symbol.for('Deno.customInspect')]() { while (true) {} } };",
+    "many errors in one": (
+        "throw new AggregateError(Array.from({ length: 10_000 }, (_, i) => new Error(`${i}`)), 'many');"
+    ),
+    "an asynchronous generator": (
+        "async function* count() { for (let i = 0; ; i++) yield i; }\nfor await (const _ of count()) {}"
+    ),
+    "a large number": "let number = 2n;\nwhile (true) number *= number;",
+    "a number that is not JSON": "return { number: 10n };",
+    "many timers": "while (true) setTimeout(() => {}, 1_000_000);",
+    "a getter of a thenable": "return { get then(): any { while (true) {} } };",
     "compile for ever": 'while (true) new Function("a".repeat(1000) + Math.floor(Math.random() * 1e9) + " => 1");',
     "import for ever": "for (let i = 0; ; i++) await import(`data:text/javascript,export default ${i}`);",
 }

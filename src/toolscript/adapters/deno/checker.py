@@ -9,12 +9,14 @@ import re
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from heapq import nsmallest
 from typing import Any
 
+from toolscript.adapters.bounded_json import read_json
 from toolscript.adapters.deno.process import DENO_DATA_BYTES, FOLDER, start_deno, stop_deno
 from toolscript.adapters.program_hints import find_hint
 from toolscript.domain.errors import Unavailable
-from toolscript.domain.programs import Program, ProgramProblem
+from toolscript.domain.programs import MAX_PROGRAM_PROBLEMS, Program, ProgramProblem
 
 # What is there beside the language itself. It stands first: the compiler reads the files that comments name only before
 # the first statement. What `import` names is refused by checker.json.
@@ -131,14 +133,15 @@ class TypeScriptChecker:
 
 
 def _list_problems(found: list[dict[str, Any]], *, first: int, last: int) -> list[ProgramProblem]:
-    problems = set()
-    for each in found:
-        start = each["range"]["start"]
-        line = start["line"] - first
-        if each["severity"] == ERROR and line >= 0:
-            message = _explain(str(each.get("code")), each["message"])[:MAX_MESSAGE_LENGTH]
-            problems.add(ProgramProblem(min(line, last) + 1, start["character"] + 1, message))
-    return sorted(problems, key=lambda problem: (problem.line, problem.column, problem.message))
+    problems = {
+        (each["range"]["start"]["line"] - first, each["range"]["start"]["character"], each["message"], each.get("code"))
+        for each in found
+        if each["severity"] == ERROR and each["range"]["start"]["line"] >= first
+    }
+    return [
+        ProgramProblem(min(line, last) + 1, column + 1, _explain(str(code), message)[:MAX_MESSAGE_LENGTH])
+        for line, column, message, code in nsmallest(MAX_PROGRAM_PROBLEMS, problems, key=lambda each: each[:3])
+    ]
 
 
 def _explain(code: str, message: str) -> str:
@@ -226,7 +229,8 @@ class LanguageServer:
         try:
             header = await self._process.stdout.readuntil(b"\r\n\r\n")
             size = int(header.split(b"Content-Length:")[1].split()[0])
-            message: dict[str, Any] = json.loads(await self._process.stdout.readexactly(size))
+            content = await self._process.stdout.readexactly(size)
         except asyncio.IncompleteReadError:
             raise EOFError from None
+        message: dict[str, Any] = await read_json(content.decode())
         return message

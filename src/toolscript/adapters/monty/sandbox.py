@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from heapq import nsmallest
 from typing import Any, TypeVar
 
 from pydantic_monty import (
@@ -20,21 +20,32 @@ from pydantic_monty import (
     ResourceLimits,
 )
 
-from toolscript.adapters.bounded_json import RunValues, TooMuchJson
+from toolscript.adapters.bounded_json import RunValues, TooMuchJson, read_json
 from toolscript.adapters.monty.hints import NOT_AWAITED, add_hint, is_not_awaited
 from toolscript.adapters.monty.values import convert_value
 from toolscript.domain.errors import InvalidArguments, ToolscriptError, Unavailable
-from toolscript.domain.programs import Language, Program, ProgramOutcome, ProgramProblem, RunEnd, SandboxLimits
+from toolscript.domain.programs import (
+    MAX_PROGRAM_PROBLEMS,
+    Language,
+    Program,
+    ProgramOutcome,
+    ProgramProblem,
+    RunEnd,
+    SandboxLimits,
+)
 from toolscript.ports.sandboxes import ProgramHost
 
 MAX_PROCESSES = 8
 CHECKOUT_SECONDS = 10.0
 CHECK_MEMORY_BYTES = 2**29
-# A check has no mode of its own: the program is fed without a host, and stopped before it gets anywhere.
+# A check has no mode of its own: the program is fed without a host, and stopped before it gets anywhere. That is
+# a limit of a turn, because the time for types counts as well: their worker is killed only when whoever waits gives up.
 CHECK_RUN_SECONDS = 1e-6
+TURN_GRACE_SECONDS = 600.0
 # Calls, sleeps and lookups of names that do not exist: each costs the event loop 0.1 ms.
 MAX_SUSPENSIONS = 10_000
 MAX_MESSAGE_LENGTH = 1000
+TOO_BUSY = "the program ran longer than it may, not counting the time that it waited"
 # The bindings are fed first, then the program.
 PROGRAM_FILE = "<python-input-1>"
 # A pool's threads drop Python's objects for a moment after it was closed. A process that ends meanwhile is aborted: 1
@@ -56,7 +67,11 @@ class MontySandbox:
 
     def __init__(self, max_processes: int = MAX_PROCESSES) -> None:
         self._pool = AsyncMonty(
-            min_processes=1, max_processes=max_processes, checkout_timeout=CHECKOUT_SECONDS, request_timeout=None
+            min_processes=1,
+            max_processes=max_processes,
+            checkout_timeout=CHECKOUT_SECONDS,
+            request_timeout=None,
+            turn_duration_limit_grace=TURN_GRACE_SECONDS,
         )
         self._lock = asyncio.Lock()
         self._is_open = False
@@ -77,14 +92,14 @@ class MontySandbox:
 
     async def check(self, program: Program, seconds: float) -> list[ProgramProblem]:
         """What is wrong with the syntax and the types of a program, by line. Raises TimeoutError and Unavailable."""
-        limits = ResourceLimits(max_memory=CHECK_MEMORY_BYTES, max_feed_duration_secs=CHECK_RUN_SECONDS)
+        limits = ResourceLimits(max_memory=CHECK_MEMORY_BYTES, max_turn_duration_secs=CHECK_RUN_SECONDS)
         stubs = {"type_check": True, "type_check_stubs": program.types, "type_check_format": "json"}
         try:
             async with self._check_out(limits=limits, **stubs) as session:
                 async with asyncio.timeout(seconds):
                     await session.feed_run(program.source, print_callback=_ignore_output)
         except MontyTypingError as error:
-            return _read_problems(str(error), program.types)
+            return _list_problems(await read_json(str(error)), program.types)
         except (MontySyntaxError, MontyRuntimeError) as error:
             if isinstance(error, MontySyntaxError) or _UNSUPPORTED in str(error):
                 return [_describe_syntax(error)]
@@ -136,7 +151,11 @@ class MontySandbox:
     async def _feed(
         session: AsyncMontySession, program: Program, calls: _HostCalls, limits: SandboxLimits
     ) -> ProgramOutcome:
-        lookup: dict[str, Any] = {"call_host": calls.call}
+        async def call_host(function: object, arguments: object) -> Any:
+            return await calls.call(function, arguments)
+
+        call_host.__qualname__ = "call_host"  # errors of wrong calls name it
+        lookup: dict[str, Any] = {"call_host": call_host}
         bindings = f"{program.bindings}\nNone"  # feeds without a statement are not counted
         await session.feed_run(bindings, inputs=dict(program.inputs), external_lookup=lookup)
         output = await session.feed_run(program.source, external_lookup=lookup, print_callback=calls.print)
@@ -256,15 +275,18 @@ def _ignore_output(_: str, __: str) -> None:
     return None
 
 
-def _read_problems(text: str, types: str) -> list[ProgramProblem]:
-    found = [each for each in json.loads(text) if each["severity"] == "error" and each["message"] != _RETURN]
+def _list_problems(diagnostics: list[dict[str, Any]], types: str) -> list[ProgramProblem]:
+    found = [each for each in diagnostics if each["severity"] == "error" and each["message"] != _RETURN]
     exact = {each["location"]["row"] for each in found if not each["message"].startswith(_ANY_ARGUMENT)}
     problems = [
-        ProgramProblem(each["location"]["row"], each["location"]["column"], add_hint(each["message"], types))
+        (each["location"]["row"], each["location"]["column"], each["message"])
         for each in found
         if each["location"]["row"] not in exact or not each["message"].startswith(_ANY_ARGUMENT)
     ]
-    return sorted(problems, key=lambda problem: (problem.line, problem.column))
+    return [
+        ProgramProblem(row, column, add_hint(message, types))
+        for row, column, message in nsmallest(MAX_PROGRAM_PROBLEMS, problems)
+    ]
 
 
 def _describe_syntax(error: MontySyntaxError | MontyRuntimeError) -> ProgramProblem:
@@ -274,6 +296,8 @@ def _describe_syntax(error: MontySyntaxError | MontyRuntimeError) -> ProgramProb
 
 
 def _describe_failure(error: MontyError) -> ProgramOutcome:
+    if isinstance(error, MontyCrashedError) and error.timed_out:  # it was busy with one long operation
+        return ProgramOutcome(RunEnd.CPU, message=TOO_BUSY)
     if isinstance(error, MontyCrashedError):
         return ProgramOutcome(RunEnd.FAILED, message="the program crashed its sandbox")
     reason = error.exception()
@@ -282,7 +306,7 @@ def _describe_failure(error: MontyError) -> ProgramOutcome:
     if isinstance(reason, MemoryError):
         end, message = RunEnd.MEMORY, "the program used more memory than it may"
     elif isinstance(reason, TimeoutError) and "time limit exceeded" in message:
-        end, message = RunEnd.CPU, "the program ran longer than it may, not counting the time that it waited"
+        end, message = RunEnd.CPU, TOO_BUSY
     frames = error.traceback() if isinstance(error, MontyRuntimeError | MontySyntaxError) else []
     lines = [frame.line for frame in frames if frame.filename == PROGRAM_FILE]
     return ProgramOutcome(end, message=message, line=lines[-1] if lines else None)
