@@ -6,6 +6,7 @@ _NO_FILES = "there are no files and no environment here, use a tool"
 _NO_NETWORK = "there is no network here, use a tool"
 _HINTS = {
     "call_tool": "write `await tools.SERVER.NAME({…})`",
+    "tools": "programs find the tools that they name, write `tools.SERVER.NAME`",
     "input": "nobody can be asked here",
     **dict.fromkeys(["open", "os", "pathlib", "shutil", "subprocess", "fs", "Deno", "process", "require"], _NO_FILES),
     **dict.fromkeys(["requests", "httpx", "aiohttp", "urllib", "socket", "fetch", "XMLHttpRequest"], _NO_NETWORK),

@@ -103,7 +103,7 @@ async def test_an_unknown_tool_is_named_with_the_nearest(client: CodeClient, pro
         ('json.loads("1")', "write `import json` first"),
         ('open("a").read()', "there are no files and no environment here, use a tool"),
         ("import requests", "there is no network here, use a tool"),
-        ("import numpy", "only a few modules of the standard library are there"),
+        ("import numpy", "there are only asyncio, base64, "),
         ('found = await search_tools("echo")\nfound[0].call', 'it is a dictionary, write ["call"]'),
         ('found = await search_tools("echo")\nfound[0]["name"]', "it has id, call, confidence, description, "),
         ("const a = 1", "the program is read as Python, unless `language` names another"),
@@ -123,6 +123,11 @@ async def test_a_value_that_was_not_awaited_is_a_mistake(client: CodeClient, val
     answer = await client.run(f"return {value}")
     assert (answer["end"], answer["calls"]) == ("failed", [])
     assert "write `await` before it" in answer["message"]
+
+
+async def test_a_program_that_names_no_tool_learns_why_it_finds_none(client: CodeClient) -> None:
+    assert "write `tools.SERVER.NAME`" in (await client.run("return len(tools)"))["message"]
+    assert "write `tools.SERVER.NAME`" in (await client.run('return eval("tools")'))["message"]
 
 
 async def test_what_this_python_lacks_is_named(client: CodeClient) -> None:
@@ -166,19 +171,22 @@ async def test_a_program_searches_and_describes(client: CodeClient) -> None:
     program = """
 found = await search_tools("echo", limit=1)
 about = await describe_tool(found[0]["id"])
-return [found[0]["id"], found[0]["call"], sorted(about["input_schema"]["properties"])]
+signatures = [found[0]["signature"], about["signature"]]
+return [found[0]["id"], found[0]["call"], about["call"], signatures, sorted(about["input_schema"]["properties"])]
 """
     answer = await client.run(program)
-    assert answer["value"] == ["box__echo", "tools.box.echo", ["text", "times"]], answer
+    item_id, *calls, signatures, names = answer["value"]
+    assert (item_id, calls, names) == ("box__echo", ["tools.box.echo"] * 2, ["text", "times"]), answer
+    assert all(each.startswith("tools.box.echo({text: string, times?: number})") for each in signatures)
 
 
 @pytest.mark.req("C-02")
 @pytest.mark.parametrize(
     ("program", "limits", "end", "sentence"),
     [
-        ("while True: pass", {"cpu_seconds": 0.2}, "cpu", "ran longer than it may"),
+        ("while True: pass", {"cpu_seconds": 0.2}, "cpu", "or raise the limit `cpu_seconds`"),
         ('await tools.box.slow({"seconds": 60})', {"seconds": 0.5}, "time", "took more than 0.5 seconds"),
-        ('x = []\nwhile True: x.append("a" * 100000)', {"memory_mb": 16}, "memory", "more memory than it may"),
+        ('x = []\nwhile True: x.append("a" * 100000)', {"memory_mb": 16}, "memory", "or raise the limit `memory_mb`"),
         ('for i in range(9): await tools.box.echo({"text": "a"})', {"calls": 3}, "calls", "made more than 3 calls"),
         ('while True: print("a" * 100)', {"output_bytes": 1000}, "output", "printed more than 1000 bytes"),
         ('"a" * 2000', {"output_bytes": 1000}, "output", "larger than 1000 bytes"),

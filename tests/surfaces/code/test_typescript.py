@@ -34,6 +34,8 @@ async def test_a_typical_mistake_says_what_to_do(typescript: CodeClient, program
             'try { await tools.box.fail({ message: "no" }); } catch (error) { return error.message.slice(0, 8); }',
             "UPSTREAM",
         ),
+        ('return new Map([["a", 1]]);', {"a": 1}),
+        ("return new Set([1, 2]);", [1, 2]),
         ("const double = (x) => x * 2;\nreturn double(2);", 4),
         ("await new Promise((resolve) => setTimeout(resolve, 1));\nreturn 1;", 1),
     ],
@@ -41,6 +43,18 @@ async def test_a_typical_mistake_says_what_to_do(typescript: CodeClient, program
 async def test_what_agents_write_passes_the_check(typescript: CodeClient, program: str, value: object) -> None:
     answer = await typescript.run(program)
     assert (answer["end"], answer["value"]) == ("done", value), answer
+
+
+async def test_a_value_that_was_not_awaited_is_a_mistake(typescript: CodeClient) -> None:
+    answer = await typescript.run('return [tools.box.echo({ text: "a" })];')
+    assert answer["end"] == "failed"
+    assert "use `await Promise.all(calls)`" in answer["message"]
+
+
+async def test_an_agent_learns_which_calls_it_did_not_await(typescript: CodeClient) -> None:
+    program = "tools.box.slow({ seconds: 600 });\nawait tools.box.echo({ text: 'a' });\nreturn 1;"
+    texts, is_error = await typescript.call("run_code", code=program)
+    assert (texts, is_error) == (["1", "Not awaited, so ended with the program: box__slow"], False)
 
 
 async def test_the_language_that_is_enabled_is_the_default(typescript: CodeClient) -> None:

@@ -4,9 +4,10 @@ const { inspect } = Deno;
 const { createObjectURL } = URL;
 const { stringify, parse } = JSON;
 const { apply, deleteProperty, getPrototypeOf, ownKeys } = Reflect;
-const { defineProperty, freeze, prototype: objectPrototype } = Object;
+const { defineProperty, freeze, fromEntries, values, prototype: objectPrototype } = Object;
+const { from: arrayFrom } = Array;
 const { get, set, delete: remove } = Map.prototype;
-const [BlobClass, ErrorClass, PromiseClass] = [Blob, Error, Promise];
+const [BlobClass, ErrorClass, MapClass, PromiseClass, SetClass] = [Blob, Error, Map, Promise, Set];
 const send = postMessage.bind(globalThis);
 
 const KEPT = new Set(
@@ -81,12 +82,22 @@ async function prepare() {
   send({ kind: "ready" });
 }
 
+// What JSON.stringify would make an empty object of.
+function convert(value) {
+  if (value instanceof MapClass) return fromEntries(value);
+  if (value instanceof SetClass) return arrayFrom(value);
+  if (typeof value === "object" && value !== null && values(value).some((part) => part instanceof PromiseClass)) {
+    throw new ErrorClass("the program's value has a call that was not awaited: use `await Promise.all(calls)`");
+  }
+  return value;
+}
+
 async function run({ program, inputs }) {
   defineGlobals(parse(inputs));
   const url = locate(program);
   try {
     const { default: main } = await import(url);
-    const value = stringify(await main());
+    const value = stringify(convert(await main()));
     send({ kind: "result", text: value === undefined ? "null" : value });
   } catch (error) {
     send({ kind: "error", url, error: describeError(error) });

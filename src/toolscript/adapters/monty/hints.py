@@ -12,7 +12,10 @@ NOT_AWAITED = (
     "the program's value is a call that was not awaited, so that it was not made: write `await` before it, or "
     "`await asyncio.gather(*calls)`"
 )
-_MODULES = frozenset(["asyncio", "collections", "datetime", "itertools", "json", "math", "re", "time"])
+_MODULES = (
+    *("asyncio", "base64", "bisect", "collections", "copy", "csv", "dataclasses", "datetime", "decimal", "functools"),
+    *("hashlib", "itertools", "json", "math", "random", "re", "time", "typing"),
+)
 _UNKNOWN_NAME = re.compile(r"Name `(\w+)` used when not defined")
 _UNKNOWN_MODULE = re.compile(r"Cannot resolve imported module `(\w+)")
 _UNKNOWN_ATTRIBUTE = re.compile(r"Object of type `(\w+)` has no attribute `(\w+)`")
@@ -37,7 +40,7 @@ def _find_hint(message: str, types: str) -> str:
     if found := _UNKNOWN_NAME.match(message):
         return f"write `import {found[1]}` first" if found[1] in _MODULES else find_hint(found[1])
     if found := _UNKNOWN_MODULE.match(message):
-        return find_hint(found[1]) or "only a few modules of the standard library are there"
+        return find_hint(found[1]) or f"there are only {', '.join(_MODULES)}"
     if found := _UNKNOWN_ATTRIBUTE.match(message):
         return f'it is a dictionary, write ["{found[2]}"]' if f"class {found[1]}(TypedDict)" in types else ""
     if found := _UNKNOWN_KEY.match(message):

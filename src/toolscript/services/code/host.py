@@ -13,7 +13,7 @@ from typing import Any
 from toolscript.codegen.signatures import format_signature
 from toolscript.domain.access import Caller
 from toolscript.domain.audit import OK
-from toolscript.domain.catalog import Item
+from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import Forbidden, InvalidArguments, NotFound, ToolscriptError
 from toolscript.domain.programs import CallRecord, Language, LimitReached, RunEnd, RunLimits
 from toolscript.domain.requests import calling_program
@@ -23,7 +23,7 @@ from toolscript.services.code.sessions import SessionResults
 from toolscript.services.code.toolset import Toolsets
 from toolscript.services.tools.call import ANSWER_SECONDS, CallTool
 from toolscript.services.tools.feedback import Feedback
-from toolscript.services.tools.hybrid_search import ToolSearch
+from toolscript.services.tools.hybrid_search import MAX_RESULTS_OF_ALL_TYPES, ToolSearch
 
 PARALLEL_CALLS = 10
 MAX_FOUND = 20
@@ -163,28 +163,33 @@ class RunHost:
         query, limit = _get_text(arguments, "query"), arguments.get("limit", 5)
         if type(limit) is not int or not 1 <= limit <= MAX_FOUND:
             raise InvalidArguments(f"limit: must be a whole number from 1 to {MAX_FOUND}", details={"field": "limit"})
-        found = await self._services.search.search(query, limit=limit, threshold=self._services.threshold)
-        ids = [hit.id for hit in found.hits]
+        # Programs call tools only, and results of other types may come first.
+        search, threshold = self._services.search, self._services.threshold
+        found = await search.search(query, limit=MAX_RESULTS_OF_ALL_TYPES, threshold=threshold)
+        hits = [hit for hit in found.hits if hit.type == ItemType.TOOL][:limit]
+        ids = [hit.id for hit in hits]
         self._services.feedback.note_search(self._caller.caller, query, ids)
         calls = await self._services.toolsets.name_calls(self._language, ids)
         items: dict[str, Item] = {}
-        for hit in found.hits:
+        for each in calls:
             with suppress(NotFound):  # it may have been removed meanwhile
-                items[hit.id] = await self._services.call_tool.describe(hit.id)
+                items[each] = await self._services.call_tool.describe(each)
         # Some 50 ms for each of the worst schemas.
-        described = await asyncio.to_thread(lambda: {each: _describe(item) for each, item in items.items()})
+        described = await asyncio.to_thread(lambda: {each: _describe(items[each], calls[each]) for each in items})
         return [
             {"id": hit.id, "call": calls[hit.id], "confidence": hit.confidence, **described[hit.id]}
-            for hit in found.hits
-            if hit.id in described and hit.id in calls
+            for hit in hits
+            if hit.id in described
         ]
 
     async def _describe_tool(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         self._require_search()
         item = await self._services.call_tool.describe(_get_text(arguments, "tool_id"))
+        calls = await self._services.toolsets.name_calls(self._language, [item.id])
         return {
             "id": item.id,
-            **await asyncio.to_thread(_describe, item),
+            "call": calls.get(item.id),
+            **await asyncio.to_thread(_describe, item, calls.get(item.id, "")),
             "input_schema": item.input_schema,
             "output_schema": item.output_schema,
         }
@@ -271,8 +276,8 @@ def _require_read_only(item: Item) -> None:
         )
 
 
-def _describe(item: Item) -> dict[str, Any]:
-    about = {"description": item.description, "signature": format_signature(item)}
+def _describe(item: Item, call: str) -> dict[str, Any]:
+    about = {"description": item.description, "signature": format_signature(item, call)}
     return {**about, "quarantined": item.quarantine} if item.quarantine else about
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -45,6 +46,11 @@ MAX_SESSION_LENGTH = 200
 CHECK_SECONDS = 15.0
 # A check takes 5 to 60 ms, and programs that are saved run again and again.
 MAX_CHECKED_PROGRAMS = 1000
+_ADVICE = {
+    RunEnd.CPU: "compute less, or raise the limit `cpu_seconds`",
+    RunEnd.MEMORY: "keep less at a time, or raise the limit `memory_mb`",
+}
+_NO_TOOLS = re.compile(r"\btools'? is not defined")
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +161,7 @@ class RunCode:
         host.timeout = timeout = asyncio.timeout(limits.seconds)
         try:
             async with timeout:
-                return await sandbox.run(program, host, own), []
+                return _add_advice(await sandbox.run(program, host, own)), []
         except LimitReached as error:
             return ProgramOutcome(error.end, message=error.message), []
         except TimeoutError:
@@ -185,6 +191,14 @@ class RunCode:
             f"this gateway runs no programs in {language}: {self._states[language]}, where the gateway runs{others}",
             details={"field": "language", "allowed": list(self._sandboxes)},
         )
+
+
+def _add_advice(outcome: ProgramOutcome) -> ProgramOutcome:
+    """The outcome, whose message says what to do where the sandbox does not know."""
+    advice = _ADVICE.get(outcome.end)
+    if outcome.end is RunEnd.FAILED and _NO_TOOLS.search(outcome.message):
+        advice = "a program finds only the tools that it names, write `tools.SERVER.NAME`"
+    return replace(outcome, message=f"{outcome.message}: {advice}") if advice else outcome
 
 
 def parse_limits(given: Mapping[str, Any] | None, highest: RunLimits) -> RunLimits:

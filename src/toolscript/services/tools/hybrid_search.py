@@ -19,6 +19,8 @@ from toolscript.services.catalogue.visibility import View
 from toolscript.services.support.search_events import record_tool_search
 from toolscript.services.tools.ranking import Blend, FindEvidence, ToolRanking
 
+# Number of results of all types among which those of one type are looked for.
+MAX_RESULTS_OF_ALL_TYPES = 100
 EMBEDDING_SECONDS = 10.0
 RULES = QueryRules(has_content=words, blank_error=Invalid, length_error=Invalid, max_characters=MAX_TASK_CHARACTERS)
 DEFAULT_LIMIT = 3

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolscript.domain.catalog import ItemType
 from toolscript.services.code.types import format_types
+from toolscript.services.tools.hybrid_search import MAX_RESULTS_OF_ALL_TYPES
 
 if TYPE_CHECKING:
     from toolscript.app.app import App
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from toolscript.domain.programs import Language, RunReport
 
 DEFAULT_TYPE_TOKENS = 2000
-# Number of results of all types among which those of one type are looked for.
-MAX_RESULTS_OF_ALL_TYPES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +69,7 @@ async def build_types_response(app: App, query: TypesQuery, caller: Caller) -> d
     threshold = app.settings.search_threshold if query.threshold is None else query.threshold
     # Programs call tools only, and results of other types may come first.
     found = await app.tool_search.search(query.query, limit=MAX_RESULTS_OF_ALL_TYPES, threshold=threshold)
-    hits = [hit for hit in found.hits if hit.type is ItemType.TOOL][: query.limit]
+    hits = [hit for hit in found.hits if hit.type == ItemType.TOOL][: query.limit]
     app.feedback.note_search(caller, found.query, (each for hit in hits for each in hit.ids))
     language = query.language or app.code.default_language
     written = await build_declarations(app, [hit.id for hit in hits], language, query.max_tokens)

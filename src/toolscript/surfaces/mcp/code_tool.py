@@ -11,7 +11,7 @@ from toolscript.domain.access import Caller
 from toolscript.domain.catalog import ItemType
 from toolscript.domain.errors import InvalidArguments
 from toolscript.domain.programs import RunEnd, RunReport
-from toolscript.services.code.host import RunCaller
+from toolscript.services.code.host import CANCELLED, RunCaller
 from toolscript.services.code.run import RunRequest, parse_limits
 from toolscript.surfaces.json.code import build_declarations
 from toolscript.surfaces.mcp.definitions import RunCodeArguments, SearchToolsArguments
@@ -58,9 +58,11 @@ def build_run_result(report: RunReport) -> dict[str, Any]:
     if report.outcome.end is RunEnd.DONE:
         value = json.dumps(report.outcome.value, ensure_ascii=False)
         printed = report.printed.rstrip("\n")
+        lost = [each.function for each in report.calls if each.outcome == CANCELLED]
+        notes = [f"Not awaited, so ended with the program: {', '.join(lost)}"] if lost else []
         if report.outcome.value is None:
-            return _build_texts([printed or _NOTHING])
-        return _build_texts([value, *([f"Printed:\n{printed}"] if printed else [])])
+            return _build_texts([printed or _NOTHING, *notes])
+        return _build_texts([value, *([f"Printed:\n{printed}"] if printed else []), *notes])
     texts = [_describe_end(report)]
     if report.printed:
         texts.append(f"Printed:\n{report.printed.rstrip()}")

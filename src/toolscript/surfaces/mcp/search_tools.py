@@ -20,8 +20,8 @@ from toolscript.services.tools.hierarchical_search import (
     SkillHit,
     Strategy,
 )
+from toolscript.services.tools.hybrid_search import MAX_RESULTS_OF_ALL_TYPES
 from toolscript.surfaces.callers import OWNER
-from toolscript.surfaces.json.code import MAX_RESULTS_OF_ALL_TYPES
 from toolscript.surfaces.mcp.definitions import SearchSkillsArguments, SearchToolsArguments
 
 MAX_DESCRIPTION_LENGTH = 110
