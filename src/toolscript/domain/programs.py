@@ -161,6 +161,7 @@ class RunReport:
 SERVER_NAME = "workflows"
 """The server that workflows are tools of."""
 WORKFLOW_SERVER = ServerSpec(SERVER_NAME, Transport.INTERNAL)
+MAX_VERSION = 2**31 - 1
 MAX_VERSIONS = 100
 """The newest versions of a workflow that are kept."""
 RESULT = "result"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -71,6 +72,9 @@ async def test_arguments_are_checked_against_the_parameters(client: CodeClient) 
         ({"source": 'return params["wrods"]'}, "source", "line 1"),
         ({"source": "await tools.box.ecko({})"}, "source", "did you mean tools.box.echo?"),
         ({"source": " "}, "source", "must not be blank"),
+        ({"source": "return 1 # \0"}, "source", "no NUL"),
+        ({"description": "Half of a pair: \ud800"}, "description", "half of a surrogate pair"),
+        ({"cases": [{"arguments": {"words": ["\ud800"]}, "expected": 1}]}, "cases", "must be JSON"),
         ({"source": "return 1 #" + "a" * 100_000}, "source", "at most 100000 bytes"),
         ({"description": " "}, "description", "what the workflow does"),
         ({"parameters": {"type": "string"}}, "parameters", '"type": "object"'),
@@ -83,7 +87,9 @@ async def test_arguments_are_checked_against_the_parameters(client: CodeClient) 
     ],
 )
 async def test_what_cannot_work_is_not_saved(client: CodeClient, change: dict[str, Any], field: str, hint: str) -> None:
-    response = await client.http.put("/api/v1/workflows/shout", json={**SHOUT, **change})
+    content = json.dumps({**SHOUT, **change})  # with escapes
+    headers = {"Content-Type": "application/json"}
+    response = await client.http.put("/api/v1/workflows/shout", content=content, headers=headers)
     assert response.status_code == 422
     error = response.json()["error"]
     assert error["details"]["field"] == field
@@ -271,3 +277,17 @@ async def test_tests_compare_as_json_does(client: CodeClient) -> None:
         await client.save(f"case_{number}", body)
         answer = (await client.http.post(f"/api/v1/workflows/case_{number}/test")).json()
         assert (answer["passed"] == 1) is is_equal, answer
+
+
+async def test_names_and_versions_that_cannot_exist_are_not_found(client: CodeClient) -> None:
+    await client.save("shout", SHOUT)
+    requests = {
+        ("GET", "/shout?version=99999999999999999999"): 422,
+        ("GET", "/shout?version=2147483647"): 404,
+        ("GET", "/%00"): 422,
+        ("GET", "/gr%C3%B6%C3%9Fe/versions"): 404,
+        ("POST", "/Shout/test"): 404,
+        ("DELETE", "/Shout"): 404,
+    }
+    for (method, path), status in requests.items():
+        assert (await client.http.request(method, f"/api/v1/workflows{path}")).status_code == status, path

@@ -105,14 +105,14 @@ class Workflows:
 
     async def list_versions(self, name: str) -> Sequence[Workflow]:
         """The kept versions of a workflow, the newest first. Raises NotFound."""
-        if versions := await self._store.list_versions(name):
+        if _NAME.fullmatch(name) and (versions := await self._store.list_versions(name)):
             return versions
         names = [workflow.name for workflow in await self._store.list_newest()]
         raise NotFound(f"no such workflow: {name!r}{suggest(name, names)}", details={"workflow": name})
 
     async def get(self, name: str, version: int | None = None) -> Workflow:
         """A version of a workflow; the newest one by default. Raises NotFound."""
-        if workflow := await self._store.find(name, version):
+        if _NAME.fullmatch(name) and (workflow := await self._store.find(name, version)):
             return workflow
         versions = await self.list_versions(name)
         raise NotFound(
@@ -292,6 +292,10 @@ def _check_texts(workflow: Workflow) -> None:
         raise _build_invalid(
             "description", f"must say what the workflow does, in at most {MAX_DESCRIPTION_LENGTH} characters"
         )
+    for field in ("description", "source"):
+        text: str = getattr(workflow, field)
+        if "\0" in text or not _is_json(text):
+            raise _build_invalid(field, "must have no NUL and no half of a surrogate pair")
     if not workflow.source.strip() or len(workflow.source.encode("utf-8", "replace")) > MAX_SOURCE_BYTES:
         raise _build_invalid("source", f"must not be blank, and have at most {MAX_SOURCE_BYTES} bytes")
     schema = workflow.parameters
@@ -301,8 +305,17 @@ def _check_texts(workflow: Workflow) -> None:
         raise _build_invalid("cases", f"must be at most {MAX_CASES}")
     cases = [[case.arguments, case.expected] for case in workflow.cases]
     for name, value in {"parameters": schema, "cases": cases, "result": workflow.result}.items():
-        if len(json.dumps(value)) > MAX_BYTES:
-            raise _build_invalid(name, f"must have at most {MAX_BYTES} bytes of JSON")
+        if not _is_json(value) or len(json.dumps(value)) > MAX_BYTES:
+            raise _build_invalid(name, f"must be JSON of at most {MAX_BYTES} bytes")
+
+
+def _is_json(value: Any) -> bool:
+    """Whether a value can be written as JSON: not NaN, nor half of a surrogate pair, nor what is nested too deeply."""
+    try:
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _build_invalid(field: str, message: str) -> InvalidArguments:

@@ -12,6 +12,7 @@ from urllib.parse import quote
 import click
 
 from toolscript.domain.errors import Invalid, NotFound
+from toolscript.domain.programs import MAX_VERSION
 from toolscript.surfaces.cli.client.catalogue import choose_catalogue, connect_servers
 from toolscript.surfaces.cli.client.session import CommandSession, read_settings, request_once, run_in_session
 from toolscript.surfaces.cli.code.run import ENDINGS
@@ -31,7 +32,9 @@ EXIT_FAILED = 5
 Answer = Mapping[str, Any]
 
 name_argument = click.argument("name")
-version_option = click.option("--version", type=click.IntRange(1), metavar="NUMBER", help="An older version.")
+version_option = click.option(
+    "--version", type=click.IntRange(1, MAX_VERSION), metavar="NUMBER", help="An older version."
+)
 
 
 @click.group(invoke_without_command=True)
@@ -150,7 +153,7 @@ def versions(name: str) -> None:
 
 @workflows.command()
 @name_argument
-@click.argument("version", type=click.IntRange(1))
+@click.argument("version", type=click.IntRange(1, MAX_VERSION))
 @options.catalogue
 def restore(name: str, version: int) -> None:
     """Save an older version of a workflow as the newest one."""

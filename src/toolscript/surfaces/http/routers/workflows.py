@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request
 
 from toolscript.domain.access import Scope
+from toolscript.domain.programs import MAX_VERSION
 from toolscript.domain.servers import CallRelay
 from toolscript.services.code.host import RunCaller
 from toolscript.surfaces.callers import find_user, require_scope
@@ -20,7 +21,7 @@ from toolscript.surfaces.json import workflows as responses
 router = APIRouter(prefix="/api/v1/workflows", tags=["workflows"], dependencies=[ADMIN])
 
 Name = Annotated[str, Path(description="The workflow's name.", examples=["open_issues"])]
-Version = Annotated[int | None, Query(ge=1, description="An older version; by default the newest one.")]
+Version = Annotated[int | None, Query(ge=1, le=MAX_VERSION, description="An older version; by default the newest one.")]
 
 
 @router.get("", summary="List the workflows", response_model=schemas.WorkflowListResponse)

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from toolscript.domain.programs import Language
+from toolscript.domain.programs import MAX_VERSION, Language
 from toolscript.surfaces.http.schemas.models import RequestModel, ResponseModel
 
 PARAMETERS = "The JSON Schema of its arguments, an object. The program finds them in the variable `params`."
@@ -38,7 +38,7 @@ class WorkflowRequest(RequestModel):
 class RestoreRequest(RequestModel):
     """The version to restore."""
 
-    version: int = Field(ge=1, description="An older version: it is saved again, as the newest one.")
+    version: int = Field(ge=1, le=MAX_VERSION, description="An older version: it is saved again, as the newest one.")
 
 
 class WorkflowSummaryResponse(ResponseModel):
