@@ -71,6 +71,10 @@ async def test_a_server_is_stopped_started_and_restarted(gateway: RunningGateway
     await row.get_by_text("ready", exact=True).wait_for()
     await row.get_by_role("button", name="Restart").click()
     await row.get_by_text("the last one: restarted on request").wait_for()
+    await page.goto(f"{gateway.url}/#/calls")
+    await page.get_by_role("button", name="Changes of servers").click()
+    await page.get_by_role("row", name="restart steady").get_by_text("ok", exact=True).wait_for()
+    assert await find_violations(page) == []
 
 
 @pytest.mark.req("W-01", "W-02")
