@@ -94,7 +94,8 @@ await asyncio.gather(*[tools.box.echo({"text": each}) for each in ["a", "b"]])
 await asyncio.sleep(3600)
 """
     relay = CallRelay(user="", capabilities={"elicitation": {}}, ask=ask)
-    request = RunRequest(program, limits=replace(DEFAULT_LIMITS, seconds=10.0))
+    # Monty by itself would cut the sleep to ten seconds.
+    request = RunRequest(program, limits=replace(DEFAULT_LIMITS, seconds=11.0))
     began = time.monotonic()
     report = await app.code.run_code.run(request, RunCaller(OWNER, relay, may_search=True))
     assert (report.outcome.end, [call.outcome for call in report.calls]) == (RunEnd.TIME, ["ok", "ok"]), report

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from heapq import nsmallest
+from math import inf
 from typing import Any, TypeVar
 
 from pydantic_monty import (
@@ -17,6 +18,7 @@ from pydantic_monty import (
     MontyRuntimeError,
     MontySyntaxError,
     MontyTypingError,
+    OSPolicy,
     ResourceLimits,
 )
 
@@ -42,6 +44,8 @@ CHECK_MEMORY_BYTES = 2**29
 # a limit of a turn, because the time for types counts as well: their worker is killed only when whoever waits gives up.
 CHECK_RUN_SECONDS = 1e-6
 TURN_GRACE_SECONDS = 600.0
+# Otherwise a longer sleep would end after ten seconds, as if it were over. The time of the run limits it.
+SLEEPS = OSPolicy(sleep_system_max=inf)
 # Calls, sleeps and lookups of names that do not exist: each costs the event loop 0.1 ms.
 MAX_SUSPENSIONS = 10_000
 MAX_MESSAGE_LENGTH = 1000
@@ -116,7 +120,7 @@ class MontySandbox:
             max_suspensions=MAX_SUSPENSIONS,
         )
         try:
-            async with self._check_out(limits=own) as session:
+            async with self._check_out(limits=own, os_policy=SLEEPS) as session:
                 outcome = await calls.run(self._feed(session, program, calls, limits))
         except MontyError as error:
             outcome = _describe_failure(error)
