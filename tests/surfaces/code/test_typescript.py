@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
 import pytest
 
-from tests.surfaces.code.conftest import CodeClient
+from tests.surfaces.code.conftest import TIMEOUT_SECONDS, CodeClient, open_code_mode
+from toolscript.adapters.deno.sandbox import DenoSandbox
 
 pytest.importorskip("deno", reason="Deno has no wheel for this platform")
 pytestmark = pytest.mark.req("C-01")
@@ -137,3 +141,22 @@ async def test_an_unknown_tool_is_named_with_the_nearest(typescript: CodeClient)
         answer = await typescript.run(f"// see tools.example.com\nawait {call};", language="typescript")
         hint = "tools.box.ecko: no such tool: did you mean tools.box.echo?"
         assert (answer["end"], answer["message"]) == ("rejected", f"line 2: {hint}"), answer
+
+
+async def test_a_gateway_prepares_its_sandboxes_in_the_background(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def prepare(_: DenoSandbox) -> None:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(DenoSandbox, "prepare", prepare)
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        async with open_code_mode(tmp_path, "typescript"):
+            await began.wait()
+        await ended.wait()
