@@ -136,18 +136,20 @@ class Sync:
         *,
         servers: Collection[str] | None = None,
         policy: TrustPolicy | None = None,
+        approved: Collection[str] = (),
         progress: Progress | None = None,
     ) -> SyncReport:
         """Makes the catalogue of these servers (None: of all) exactly these items.
 
         The last of several items with the same id counts. Items that are no longer offered become inactive. `policy`
-        says which of them go into quarantine; None: that of the settings.
+        says which of them go into quarantine; None: that of the settings. Of those in `approved`, by their ids, only
+        texts that address the model do.
         """
         async with self._lock:
             if servers is None:
                 self._index.servers = frozenset(item.server for item in items)
             stored = {item.id: item for item in await self._item_store.get_fingerprints(servers)}
-            shown = await self._screening.screen(items, stored, policy) if self._screening else items
+            shown = await self._screening.screen(items, stored, policy, approved) if self._screening else items
             offered = {item.id: item for item in shown}
             added = [item for item in offered.values() if item.id not in stored]
             changed = [item for item in offered.values() if item.id in stored and _has_changed(stored[item.id], item)]

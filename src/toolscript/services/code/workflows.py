@@ -23,7 +23,6 @@ from toolscript.domain.programs import (
     Workflow,
     WorkflowCase,
 )
-from toolscript.domain.quarantine import QuarantineCause
 from toolscript.domain.requests import caller_name
 from toolscript.domain.servers import ServerListing, ServerSpec, ServerStatus, Transport
 from toolscript.domain.spelling import suggest
@@ -136,8 +135,8 @@ class Workflows:
             return SavedWorkflow(newest, is_new=False, quarantine=await self._find_quarantine(newest))
         author = caller_name.get() or "owner"
         saved = await self._store.save(replace(workflow, saved_at=self._clock(), saved_by=author))
-        await self._update_catalogue()
-        return SavedWorkflow(saved, is_new=True, quarantine=await self._approve(saved))
+        await self._update_catalogue([saved.item.id])
+        return SavedWorkflow(saved, is_new=True, quarantine=await self._find_quarantine(saved))
 
     async def restore(self, name: str, version: int, caller: RunCaller) -> SavedWorkflow:
         """Saves an older version as the newest one. Raises NotFound and InvalidArguments."""
@@ -242,19 +241,10 @@ class Workflows:
                 },
             )
 
-    async def _update_catalogue(self) -> None:
-        await self._sync.run((await self.list_items()).items, servers={SERVER_NAME})
+    async def _update_catalogue(self, approved: Collection[str] = ()) -> None:
+        await self._sync.run((await self.list_items()).items, servers={SERVER_NAME}, approved=approved)
         for watcher in self._watchers:
             watcher()
-
-    async def _approve(self, workflow: Workflow) -> str:
-        """Approves the definition, unless its text addresses the model; then returns the reason."""
-        for pin in await self._quarantine.list_waiting(SERVER_NAME):
-            if pin.item_id == workflow.item.id:
-                if pin.cause is QuarantineCause.SUSPICIOUS or pin.passage:
-                    return pin.reason
-                await self._quarantine.approve([pin.item_id])
-        return ""
 
     async def _find_quarantine(self, workflow: Workflow) -> str:
         waiting = await self._quarantine.list_waiting(SERVER_NAME)

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from toolscript.domain.catalog import Item
 from toolscript.domain.quarantine import (
+    Finding,
     Pin,
     QuarantineCause,
     QuarantineState,
@@ -47,10 +48,15 @@ class Screening:
         self._clock = clock
 
     async def screen(
-        self, items: Sequence[Item], existing: Collection[str], policy: TrustPolicy | None = None
+        self,
+        items: Sequence[Item],
+        existing: Collection[str],
+        policy: TrustPolicy | None = None,
+        approved: Collection[str] = (),
     ) -> list[Item]:
         """The items as the catalogue may show them: those in quarantine with their approved texts and the reason.
-        `existing` has the ids of all items that the catalogue has of these servers."""
+        `existing` has the ids of all items that the catalogue has of these servers, `approved` those of items that a
+        person has just written, which are scanned and nothing else."""
         servers = {item.server for item in items}
         digests = await self._pins.get_approved_digests(servers)
         unclear = {key: item for item in items if digests.get(key := get_pin_id(item)) != item.digest}
@@ -63,7 +69,9 @@ class Screening:
         known = {key.partition("__")[0] for key in (*digests, *existing)}
         decided = await asyncio.to_thread(  # some 2 ms for each definition
             lambda: {
-                key: self._decide(item, pins.get(key), policy or self._policy, is_known=item.server in known)
+                key: self._approve(item)
+                if key in approved and not self._scan(item)
+                else self._decide(item, pins.get(key), policy or self._policy, is_known=item.server in known)
                 for key, item in unclear.items()
             }
         )
@@ -74,9 +82,16 @@ class Screening:
         shown = [decided.get(get_pin_id(item)) for item in items]
         return [(pin.shown or item) if pin and pin.offered else item for item, pin in zip(items, shown, strict=True)]
 
+    def _scan(self, item: Item) -> Sequence[Finding]:
+        return (self._scanner or load_scanner()).scan(item)
+
+    @staticmethod
+    def _approve(item: Item) -> Pin:
+        return Pin(get_pin_id(item), item.server, approved=item)
+
     def _decide(self, item: Item, pin: Pin | None, policy: TrustPolicy, *, is_known: bool) -> Pin:
         approved, waiting = (pin.approved, pin.offered) if pin else (None, None)
-        new = Pin(get_pin_id(item), item.server, approved=item)
+        new = self._approve(item)
         exact = policy is TrustPolicy.ALL
         if pin and waiting and not find_changes(waiting, item, exact=exact) and _holds(pin, policy):
             return pin
@@ -86,7 +101,7 @@ class Screening:
         if approved and not changes:
             return replace(new, approved=approved)
         in_quarantine = replace(new, approved=approved, offered=item, since=self._clock())
-        if found := (self._scanner or load_scanner()).scan(item):
+        if found := self._scan(item):
             first = found[0]
             reason = f"its {first.where.replace('_', ' ')} {first.reason}"
             return replace(in_quarantine, cause=QuarantineCause.SUSPICIOUS, reason=reason, passage=first.passage)
