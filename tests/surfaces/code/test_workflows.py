@@ -11,6 +11,7 @@ import pytest
 from tests.surfaces.code.conftest import TIMEOUT_SECONDS, CodeClient
 from toolscript.domain.access import Scope
 from toolscript.domain.errors import ToolFailed
+from toolscript.services.code import workflow_server
 
 pytest.importorskip("deno", reason="Deno has no wheel for this platform")
 pytestmark = pytest.mark.req("C-03")
@@ -219,11 +220,15 @@ async def test_scopes_say_who_saves_and_who_calls(client: CodeClient) -> None:
     assert await send("POST", "/tools/workflows__shout", "user", {"words": ["a"]}) == 200
 
 
-async def test_a_workflow_that_takes_too_long_still_says_what_it_did(client: CodeClient) -> None:
+async def test_a_workflow_that_takes_too_long_still_says_what_it_did(
+    client: CodeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The rest of the call's time is for the check of the program, which takes seconds on a busy machine.
+    monkeypatch.setattr(workflow_server, "OWN_SHARE", 0.2)
     source = 'print("before")\nawait tools.box.slow({"seconds": 60})\n'
     await client.save("wait_long", {**SHOUT, "source": source, "cases": []})
-    with pytest.raises(ToolFailed, match=r"took more than 9.5 seconds(?s:.*)before"):
-        await client.app.call_tool.call("workflows__wait_long", {"words": []}, within=10.0)
+    with pytest.raises(ToolFailed, match=r"took more than 8 seconds(?s:.*)before"):
+        await client.app.call_tool.call("workflows__wait_long", {"words": []}, within=40.0)
 
 
 async def test_a_key_that_may_not_search_cannot_do_so_in_a_workflow(client: CodeClient) -> None:
