@@ -25,6 +25,8 @@ _THREAD = ThreadPoolExecutor(1, "program-values")
 # These take a millisecond, also of nothing but empty lists.
 SMALL_VALUES = 1000
 SMALL_TEXT_LENGTH = 2**13
+# In a thread, `json` keeps the lock for 8 ms to read as much; reading it in Python would take ten times as long.
+MEDIUM_TEXT_LENGTH = 2**18
 # Before it is measured, a value can be as large as the memory of the program.
 MAX_UNMEASURED = 16
 FEW_BITS = 64
@@ -102,7 +104,9 @@ class RunValues:
 
     async def read(self, text: str) -> Any:
         """The value that JSON stands for. Raises ValueError."""
-        return _read(text, _DECODER) if len(text) < SMALL_TEXT_LENGTH else await self._work(_read_slowly, text)
+        if len(text) < SMALL_TEXT_LENGTH:
+            return _read(text, _DECODER)
+        return await self._work(_read, text, _DECODER if len(text) < MEDIUM_TEXT_LENGTH else _SlowDecoder())
 
     async def write(self, value: Any) -> str:
         """The JSON of a value, on one line. Raises ValueError."""
@@ -215,10 +219,6 @@ def _read(text: str, decoder: json.JSONDecoder) -> Any:
         return decoder.decode(_SURROGATES.sub(_replace_half, text) if "\\u" in text else text)
     except RecursionError:
         raise ValueError(TOO_DEEP) from None
-
-
-def _read_slowly(text: str) -> Any:
-    return _read(text, _SlowDecoder())
 
 
 def _write_slowly(value: Any) -> str:
