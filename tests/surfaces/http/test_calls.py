@@ -261,7 +261,7 @@ async def test_refused_requests_are_events_with_who_what_and_why(audited: Audite
 async def test_changes_of_servers_are_events_with_who_and_what_and_without_secrets(
     audited: Audited, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO)
+    caplog.set_level(logging.INFO, "toolscript")
     _, admin = await audited.app.keys.create("admin", [Scope.ADMIN])
     await audited.list_events(0, admin, kind="servers")  # from now on a key is required
     entry: dict[str, Any] = {

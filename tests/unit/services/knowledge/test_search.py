@@ -646,6 +646,7 @@ async def test_every_search_records_one_event() -> None:
         "caller": "owner",
         "surface": "cli",
         "profile": "",
+        "called_by": "",
         "query": "moon and sea",
         "limit": 2,
         "types": ["chunk"],
