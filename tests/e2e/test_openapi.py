@@ -236,6 +236,23 @@ def test_every_route_is_described_with_its_errors() -> None:
     assert response["components"]["securitySchemes"][TOKEN]["scheme"] == "bearer"
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("post", "/api/v1/run", 429),
+        ("post", "/tools/{tool_id}", 429),
+        ("put", "/api/v1/workflows/{name}", 409),
+        ("put", "/api/v1/workflows/{name}", 429),
+        ("post", "/api/v1/workflows/{name}/restore", 409),
+        ("post", "/api/v1/workflows/{name}/restore", 429),
+        ("delete", "/api/v1/workflows/{name}", 409),
+        ("post", "/api/v1/workflows/{name}/test", 429),
+    ],
+)
+def test_refusals_that_no_generated_request_causes_are_described(method: str, path: str, status: int) -> None:
+    assert str(status) in SCHEMA.raw_schema["paths"][path][method]["responses"]
+
+
 def test_a_gateway_with_a_key_documents_it() -> None:
     response = create_http_app(ServedApp(replace(SETTINGS, api_key="k"))).openapi()
     assert (response["security"], SCHEMA.raw_schema["security"]) == ([{KEY: []}], [{KEY: []}, {}])

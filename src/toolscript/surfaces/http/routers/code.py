@@ -37,7 +37,7 @@ router = APIRouter(prefix="/api/v1/run", tags=["code"], dependencies=[CALL])
     "that it names before it runs, and every call that it makes takes the same road as any other call: profile, "
     "scopes, argument check, quarantine, approval, limits, audit. Off until TOOLSCRIPT_CODE names languages.",
     response_model=schemas.RunResponse,
-    responses=errors(400, 404),
+    responses=errors(400, 404, 429),
     openapi_extra=request_body(schemas.RunBody),
 )
 async def run_code(

@@ -115,7 +115,7 @@ async def describe_tool(tool_id: ToolId, app: CurrentApp) -> JsonResponse:
     "/tools/{tool_id:path}",
     summary="Call a tool: the body is a JSON object with its arguments",
     response_model=Any,
-    responses=errors(404, 409, 502, 504),
+    responses=errors(404, 409, 429, 502, 504),
     openapi_extra={"requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}}},
     dependencies=[CALL],
 )

@@ -45,7 +45,7 @@ async def get_workflow(name: Name, app: CurrentApp, version: Version = None) -> 
     description="The program is checked against the types of its parameters and of the tools that it names. The "
     "workflow is a tool of the server `workflows` at once.",
     response_model=schemas.SavedWorkflowResponse,
-    responses=errors(400, 404),
+    responses=errors(400, 404, 409, 429),
 )
 async def save_workflow(name: Name, request: Request, app: CurrentApp, body: schemas.WorkflowRequest) -> JsonResponse:
     workflow = responses.parse_workflow(name, body.model_dump())
@@ -67,7 +67,7 @@ async def list_workflow_versions(name: Name, app: CurrentApp) -> JsonResponse:
     "/{name}/restore",
     summary="Save an older version of a workflow as the newest one",
     response_model=schemas.SavedWorkflowResponse,
-    responses=errors(400, 404),
+    responses=errors(400, 404, 409, 429),
 )
 async def restore_workflow(name: Name, request: Request, app: CurrentApp, body: schemas.RestoreRequest) -> JsonResponse:
     saved = await app.code.workflows.restore(name, body.version, _build_caller(request))
@@ -79,7 +79,7 @@ async def restore_workflow(name: Name, request: Request, app: CurrentApp, body: 
     summary="Run the tests of a workflow",
     description="They call real tools, so the key needs the scope `call`, too.",
     response_model=schemas.WorkflowTestResponse,
-    responses=errors(400, 404),
+    responses=errors(400, 404, 429),
 )
 async def run_workflow_tests(name: Name, request: Request, app: CurrentApp, version: Version = None) -> JsonResponse:
     workflow = await app.code.workflows.get(name, version)
@@ -92,7 +92,7 @@ async def run_workflow_tests(name: Name, request: Request, app: CurrentApp, vers
     "/{name}",
     summary="Remove a workflow with all its versions",
     response_model=schemas.WorkflowListResponse,
-    responses=errors(404),
+    responses=errors(404, 409),
 )
 async def remove_workflow(name: Name, app: CurrentApp) -> JsonResponse:
     await app.code.workflows.remove(name)
