@@ -54,9 +54,13 @@ class ServerLog:
             text = data if isinstance(data, str) else json.dumps(data)
         except (ValueError, RecursionError):
             text = "a message that is nested too deeply"
-        level, logger = (str(message.get(name) or "")[:MAX_NAME_CHARACTERS] for name in ("level", "logger"))
+        level, logger = (self._shorten_name(str(message.get(name) or "")) for name in ("level", "logger"))
         whole = f"[{level or 'log'}] {logger}{': ' if logger else ''}{text}"
         pass_on(whole.encode("utf-8", "replace").split(b"\n"), self.add_line, self.line_bytes)
+
+    def _shorten_name(self, name: str) -> str:
+        """Cut last, as lines are."""
+        return redact_secrets(self.redact(name[: self.line_bytes]))[:MAX_NAME_CHARACTERS]
 
 
 def request_messages(stack: AsyncExitStack, session: ClientSession) -> None:

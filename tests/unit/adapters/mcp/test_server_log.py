@@ -98,3 +98,13 @@ def test_no_message_can_fail_the_connection_or_fill_the_log() -> None:
     assert "nested too deeply" in lines[2]
     log.add_message({"data": "line\n" * 10_000})
     assert len(lines) < 300
+
+
+@pytest.mark.req("X-04")
+@pytest.mark.parametrize("field", ["level", "logger"])
+@pytest.mark.parametrize("length", range(80, 101))
+def test_no_part_of_a_secret_is_left_where_a_name_is_cut(field: str, length: int) -> None:
+    lines: list[str] = []
+    log = ServerLog(ServerSpec("a", Transport.STDIO, command="x", env={"NAME": "plain-Secret-99"}), lines.append)
+    log.add_message({field: "x" * length + "plain-Secret-99", "data": "m"})
+    assert "pl" not in lines[0]
