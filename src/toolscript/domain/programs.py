@@ -235,13 +235,26 @@ class Workflow:
 
     def is_same(self, other: Workflow) -> bool:
         """Whether both are the same program and tool, with the same tests."""
-        return self._content == other._content
+        return is_equal_json(self._content, other._content)
 
     @property
-    def _content(self) -> tuple[Any, ...]:
-        cases = [(case.arguments, case.expected) for case in self.cases]
-        texts = self.name, self.description, self.language, self.source
-        return *texts, dict(self.parameters), cases, self.result, self.is_read_only
+    def _content(self) -> list[Any]:
+        cases = [[case.arguments, case.expected] for case in self.cases]
+        texts = [self.name, self.description, self.language, self.source]
+        return [*texts, self.parameters, cases, self.result, self.is_read_only]
+
+
+def is_equal_json(one: Any, other: Any) -> bool:
+    """Whether two values are the same JSON: true is not 1, and 1.0 is."""
+    match one, other:
+        case (bool(), _) | (_, bool()):
+            return one is other
+        case Mapping(), Mapping():
+            return one.keys() == other.keys() and all(is_equal_json(each, other[name]) for name, each in one.items())
+        case list(), list():
+            return len(one) == len(other) and all(map(is_equal_json, one, other))
+        case _:
+            return bool(one == other)
 
 
 @dataclass(frozen=True, slots=True)

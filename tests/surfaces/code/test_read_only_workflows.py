@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,3 +66,14 @@ async def test_a_version_that_writes_is_not_read_only(client: CodeClient) -> Non
     assert (await client.app.call_tool.describe("workflows__turn")).is_read_only
     await save(client, "turn", WRITE)
     assert not (await client.app.call_tool.describe("workflows__turn")).is_read_only
+
+
+async def test_a_newer_version_that_the_catalogue_does_not_know_yet_writes_nothing_either(client: CodeClient) -> None:
+    """As on another gateway of the same store, until its next sync."""
+    await save(client, "turn", READ)
+    await save(client, "outer", "return await tools.workflows.turn({})")
+    newer = await client.app.workflow_store.find("turn")
+    assert newer
+    await client.app.workflow_store.save(replace(newer, source=WRITE, is_read_only=False))
+    response = await client.call_over_http("workflows__outer", {})
+    assert "disk__fail may change something, and this workflow is read-only" in response.text

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.surfaces.code.conftest import TIMEOUT_SECONDS, CodeClient
-from toolscript.domain.access import Scope
+from toolscript.domain.access import CallLimit, Scope
 from toolscript.domain.errors import ToolFailed
 from toolscript.services.code import workflow_server
 
@@ -304,3 +304,49 @@ async def test_names_and_versions_that_cannot_exist_are_not_found(client: CodeCl
     }
     for (method, path), status in requests.items():
         assert (await client.http.request(method, f"/api/v1/workflows{path}")).status_code == status, path
+
+
+async def test_a_test_that_expects_true_instead_of_1_is_a_new_version(client: CodeClient) -> None:
+    cases: list[Any] = [[{"arguments": {"words": []}, "expected": expected}] for expected in (1, 1.0, True)]
+    versions = [(await client.save("shout", {**SHOUT, "cases": each}))["version"] for each in cases]
+    assert versions == [1, 1, 2]
+
+
+async def test_the_audit_says_that_a_result_was_refused(client: CodeClient) -> None:
+    await client.save("typed", {**SHOUT, "source": "return [1]", "result": LIST_OF_WORDS, "cases": []})
+    await client.call_over_http("workflows__typed", {"words": []})
+
+    async def list_outcomes() -> list[str]:
+        events = (await client.http.get("/api/v1/calls", params={"tool": "workflows__typed@1"})).json()["events"]
+        return [event["outcome"] for event in events]
+
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while not (outcomes := await list_outcomes()):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    assert outcomes == ["FAILED"]
+
+
+@pytest.mark.parametrize("reference", ["#", "#/properties/a", "https://example.com/schema"])
+async def test_the_schema_of_a_result_refers_to_its_own_definitions_only(client: CodeClient, reference: str) -> None:
+    body = {**SHOUT, "result": {"type": "array", "items": {"$ref": reference}}}
+    response = await client.http.put("/api/v1/workflows/typed", json=body)
+    assert response.status_code == 422
+    assert "references must begin with #/$defs/ or #/definitions/" in response.json()["error"]["message"]
+
+
+async def test_a_value_whose_check_takes_too_long_is_not_lost(client: CodeClient) -> None:
+    source = "return [str(number) for number in range(80_000)]"
+    pattern = {"type": "array", "items": {"type": "string", "pattern": "^(a|a)*$|."}, "uniqueItems": True}
+    await client.save("large", {**SHOUT, "source": source, "result": pattern, "cases": []})
+    response = await client.call_over_http("workflows__large", {"words": []})
+    assert response.status_code == 200, response.text[:200]
+
+
+async def test_the_tests_of_a_workflow_count_as_one_program(client: CodeClient) -> None:
+    case = {"arguments": {"words": []}, "expected": []}
+    await client.save("shout", {**SHOUT, "cases": [case] * 4})
+    _, secret = await client.app.keys.create("tester", [Scope.CALL, Scope.ADMIN], limit=CallLimit(per_minute=1))
+    headers = {"Authorization": f"Bearer {secret}"}
+    answers = [await client.http.post("/api/v1/workflows/shout/test", headers=headers) for _ in range(2)]
+    assert answers[0].json()["passed"] == 4
+    assert answers[1].status_code == 429

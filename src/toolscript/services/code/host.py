@@ -101,6 +101,11 @@ class RunHost:
         return self.budget.get_rest(seconds, left)
 
     @property
+    def may_change(self) -> bool:
+        """Whether the program may call tools that may change something."""
+        return self._caller.may_change
+
+    @property
     def printed(self) -> str:
         """What the program has printed so far."""
         return "".join(self._output)

@@ -7,7 +7,7 @@ import json
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -71,6 +71,8 @@ class RunRequest:
     """What the audit calls the program."""
     server: str = ""
     """The server of the audit's event, for workflows."""
+    check_value: Callable[[Any], Awaitable[str | None]] | None = None
+    """Says what is wrong with the program's value, which fails the run then."""
 
 
 class RunCode:
@@ -124,6 +126,8 @@ class RunCode:
                         self._services, caller, request.language, request.limits, request.session, request.name
                     )
                     outcome, problems = await self._run(sandbox, request, host)
+                    if request.check_value and outcome.end is RunEnd.DONE:
+                        outcome = _fail(outcome, await request.check_value(outcome.value))
             host.budget.count_cpu(outcome.cpu_seconds)
             event |= {"bytes": len(host.printed), "end": outcome.end.value, "calls": len(host.calls)}
             record(build_event(EVENT, report, event, None if outcome.end is RunEnd.DONE else outcome.end.name))
@@ -243,6 +247,10 @@ async def _find_problems(sandbox: Sandbox, program: Program, toolset: Toolset) -
         RunProblem(line, "; ".join(dict.fromkeys(messages)), toolset.format_signatures(line))
         for line, messages in list(by_line.items())[:MAX_PROBLEMS]
     ]
+
+
+def _fail(outcome: ProgramOutcome, problem: str | None) -> ProgramOutcome:
+    return replace(outcome, end=RunEnd.FAILED, value=None, message=problem) if problem else outcome
 
 
 def _check_request(request: RunRequest) -> None:

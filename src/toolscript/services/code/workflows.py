@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from toolscript.codegen.parameters import PARAMETERS, declare_parameters
-from toolscript.domain.errors import Conflict, InvalidArguments, NotFound
+from toolscript.domain.errors import Conflict, InvalidArguments, NotFound, TimedOut, ToolscriptError, Unavailable
 from toolscript.domain.programs import (
     DEFAULT_LIMITS,
     MAX_LIMITS,
     SERVER_NAME,
     CaseResult,
     Language,
-    ProgramOutcome,
     RunEnd,
     RunReport,
     Workflow,
     WorkflowCase,
+    is_equal_json,
 )
 from toolscript.domain.requests import caller_name
 from toolscript.domain.servers import ServerListing, ServerSpec, ServerStatus, Transport
@@ -34,6 +36,8 @@ from toolscript.services.code.host import RunCaller, count_waiting_programs, cur
 from toolscript.services.code.run import MAX_SOURCE_BYTES, RunCode, RunRequest
 from toolscript.services.code.toolset import Toolsets
 
+log = logging.getLogger(__name__)
+
 MAX_WORKFLOWS = 1000
 MAX_CASES = 100
 MAX_BYTES = 100_000
@@ -41,6 +45,8 @@ MAX_DESCRIPTION_LENGTH = 4000
 # Workflows may call workflows, each in a process of its own.
 MAX_DEPTH = 3
 CHECK_SECONDS = 10.0
+# What a schema of a result may refer to, which becomes a part of another unless it is one of objects.
+RESULT_REFERENCES = ("#/$defs/", "#/definitions/")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
@@ -178,18 +184,25 @@ class Workflows:
             input_types=declare_parameters(workflow.language, workflow.parameters),
             name=f"{workflow.item.id}@{workflow.version}",
             server=SERVER_NAME,
+            check_value=partial(self._check_result, workflow),
         )
-        may_change = caller.may_change and not workflow.is_read_only
-        report = await self._get_run_code().run(request, replace(caller, may_change=may_change))
-        problem = await self._find_wrong_result(workflow, report.outcome)
-        if problem is None:
-            return report
-        outcome = replace(report.outcome, end=RunEnd.FAILED, value=None, message=problem)
-        return replace(report, outcome=outcome)
+        # The catalogue may have an older version than the store, which was read-only.
+        may_change = caller.may_change and not workflow.is_read_only and (host is None or host.may_change)
+        return await self._get_run_code().run(request, replace(caller, may_change=may_change))
 
     async def test(self, workflow: Workflow, caller: RunCaller) -> list[CaseResult]:
-        """Runs the tests of a workflow, one after the other. They call real tools."""
-        return [await self._test_case(workflow, case, caller) for case in workflow.cases]
+        """Runs the tests of a workflow, one after the other. They call real tools. The limits of the caller count them
+        as one program. Raises what `run` raises for the first one."""
+        results: list[CaseResult] = []
+        for case in workflow.cases:
+            try:
+                results.append(await self._test_case(workflow, case, caller))
+            except ToolscriptError as error:
+                if not results:
+                    raise
+                results.append(CaseResult(case, None, error.message, 0.0))
+            caller = replace(caller, is_counted=True)
+        return results
 
     async def _test_case(self, workflow: Workflow, case: WorkflowCase, caller: RunCaller) -> CaseResult:
         problem = await self._checker.check(workflow.parameters, case.arguments, within=CHECK_SECONDS)
@@ -203,21 +216,28 @@ class Workflows:
             message = f"expected {_shorten(case.expected)}, got {_shorten(outcome.value)}"
         return CaseResult(case, outcome.value, message, report.took_ms)
 
-    async def _find_wrong_result(self, workflow: Workflow, outcome: ProgramOutcome) -> str | None:
+    async def _check_result(self, workflow: Workflow, value: Any) -> str | None:
         """What is wrong with the value that a program has returned, by the schema of its result."""
         schema, opening = workflow.output_schema, "the program's value does not match the schema of its result: "
-        if schema is None or outcome.end is not RunEnd.DONE:
+        if schema is None:
             return None
-        if workflow.returns_object and not isinstance(outcome.value, Mapping):
-            return f"{opening}{_shorten(outcome.value)} is not of type 'object'"
-        structured = workflow.build_structured(outcome.value)
-        problem = await self._checker.check(schema, structured, within=CHECK_SECONDS)
+        if workflow.returns_object and not isinstance(value, Mapping):
+            return f"{opening}{_shorten(value)} is not of type 'object'"
+        try:
+            problem = await self._checker.check(schema, workflow.build_structured(value), within=CHECK_SECONDS)
+        except (TimedOut, Unavailable) as error:  # its tools have been called: the value would be lost
+            log.warning("result_not_checked", extra={"tool": workflow.item.id, "reason": error.message})
+            return None
         return f"{opening}{problem.field}: {problem.message}" if problem else None
 
     async def _check_schemas(self, workflow: Workflow) -> None:
         for field, schema in {"parameters": workflow.parameters, "result": workflow.output_schema}.items():
             if schema and (fault := await self._checker.find_fault(schema, within=CHECK_SECONDS)):
                 raise _build_invalid(field, f"must be a valid JSON Schema: {fault}")
+        if not workflow.returns_object and any(
+            not each.startswith(RESULT_REFERENCES) for each in _list_references(workflow.result)
+        ):
+            raise _build_invalid("result", f"references must begin with {' or '.join(RESULT_REFERENCES)}")
 
     async def _check(self, workflow: Workflow, caller: RunCaller) -> None:
         _check_texts(workflow)
@@ -260,17 +280,16 @@ def require_own_server(servers: Iterable[ServerSpec | ServerStatus]) -> None:
         )
 
 
-def is_equal_json(one: Any, other: Any) -> bool:
-    """Whether two values are the same JSON: true is not 1, and 1.0 is."""
-    match one, other:
-        case (bool(), _) | (_, bool()):
-            return one is other
-        case dict(), dict():
-            return one.keys() == other.keys() and all(is_equal_json(each, other[name]) for name, each in one.items())
-        case list(), list():
-            return len(one) == len(other) and all(map(is_equal_json, one, other))
-        case _:
-            return bool(one == other)
+def _list_references(schema: Any) -> Iterator[str]:
+    match schema:
+        case Mapping():
+            for name, part in schema.items():
+                if name == "$ref" and isinstance(part, str):
+                    yield part
+                yield from _list_references(part)
+        case list():
+            for part in schema:
+                yield from _list_references(part)
 
 
 def _check_texts(workflow: Workflow) -> None:
