@@ -52,6 +52,11 @@ async def read_json(text: str) -> Any:
     return await RunValues(0).read(text)
 
 
+async def write_json(value: Any) -> str:
+    """The JSON of a value, on one line. Raises ValueError."""
+    return await RunValues(0).write(value)
+
+
 class RunValues:
     """The values of one run. Of all runs' large values one at a time is worked on, in a thread; a run with many of them
     waits for its own ones, so that others get their turn."""
@@ -115,6 +120,8 @@ class RunValues:
             return _ENCODER.encode(value)
         except (_ManyValues, TooMuchJson):
             return await self._work(_write_slowly, value)
+        except RecursionError:
+            raise ValueError(TOO_DEEP) from None
 
     async def _work(self, function: Callable[..., _Result], *arguments: Any) -> _Result:
         async with self._turn:

@@ -10,6 +10,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Protocol
 
+from toolscript.adapters.bounded_json import read_json, write_json
 from toolscript.app.observability import Observability
 from toolscript.domain.errors import Invalid, InvalidArguments, Unavailable
 from toolscript.domain.programs import MAX_LIMITS, Language, RunLimits
@@ -126,7 +127,7 @@ class CodeMode:
             app.tool_search,
             app.feedback,
             self.toolsets,
-            SessionResults(app.result_store, lambda: app.visibility.profile),
+            SessionResults(app.result_store, lambda: app.visibility.profile, read_json, write_json),
             app.settings.search_threshold,
         )
         return RunCode(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
@@ -38,12 +39,18 @@ TYPESCRIPT = [
     "a large argument",
 ]
 
+# Of all values of so many bytes these take longest.
+KEEP_AND_READ = """
+await save_result('lists', Array.from({length: 1_500_000}, () => []));
+await load_result('lists');
+"""
 
-async def run_while_asking(client: CodeClient, programs: Iterable[str], language: str) -> list[str]:
+
+async def run_while_asking(client: CodeClient, programs: Iterable[str], **body: Any) -> list[str]:
     """How programs end that run together, while `/health` is asked."""
-    answers, limits = Delays(), LIMITS
+    answers = Delays()
     async with watch_loop() as turns:
-        running = asyncio.gather(*[client.run(each, language=language, limits=limits) for each in programs])
+        running = asyncio.gather(*[client.run(each, **body) for each in programs])
         while not running.done():
             with answers.measure():
                 assert (await client.http.get("/health")).status_code == 200
@@ -57,12 +64,19 @@ async def test_health_answers_while_hostile_programs_in_python_run(client: CodeC
     await client.run("1")
     # Types are not what is tested here: eval hides them from the check.
     programs = [python_escapes.ENDLESS[name].replace("call_host(", 'eval("call_host")(') for name in PYTHON]
-    ends = await run_while_asking(client, programs, "python")
+    ends = await run_while_asking(client, programs, language="python", limits=LIMITS)
     assert "done" not in ends, dict(zip(PYTHON, ends, strict=True))
 
 
 async def test_health_answers_while_hostile_programs_in_typescript_run(typescript: CodeClient) -> None:
     await typescript.run("return 1;", language="typescript")
     programs = [typescript_escapes.ENDLESS[name].replace("call_host(", "eval('call_host')(") for name in TYPESCRIPT]
-    ends = await run_while_asking(typescript, programs, "typescript")
+    ends = await run_while_asking(typescript, programs, language="typescript", limits=LIMITS)
     assert not {"done", "rejected"} & set(ends), dict(zip(TYPESCRIPT, ends, strict=True))
+
+
+async def test_health_answers_while_a_large_result_is_kept_and_read(typescript: CodeClient) -> None:
+    limits = {"seconds": 60, "cpu_seconds": 20, "memory_mb": 256, "output_bytes": 10_000_000}
+    body: dict[str, Any] = {"language": "typescript", "session": "large", "limits": limits}
+    assert (await typescript.run("return 1;", **body))["end"] == "done"
+    assert await run_while_asking(typescript, [KEEP_AND_READ], **body) == ["done"]

@@ -83,6 +83,8 @@ class RunHost:
         self.depth = count_waiting_programs()
         self.budget: RunBudget = parent.budget if parent else RunBudget(limits)
         self._call_slots = asyncio.Semaphore(PARALLEL_CALLS)
+        # Large results take seconds of a thread that all runs share: one of each run at a time.
+        self._result_turn = asyncio.Lock()
         self._steps = 0
         self._questions = 0
         self._seconds_left = 0.0
@@ -201,10 +203,13 @@ class RunHost:
 
     async def _save_result(self, arguments: Mapping[str, Any]) -> None:
         user, value = self._caller.relay.user or "", arguments.get("value")
-        await self._services.sessions.save(self._session, user, arguments.get("name"), value)
+        async with self._result_turn:
+            await self._services.sessions.save(self._session, user, arguments.get("name"), value)
 
     async def _load_result(self, arguments: Mapping[str, Any]) -> Any:
-        return await self._services.sessions.load(self._session, self._caller.relay.user or "", arguments.get("name"))
+        user = self._caller.relay.user or ""
+        async with self._result_turn:
+            return await self._services.sessions.load(self._session, user, arguments.get("name"))
 
     def _require_search(self) -> None:
         if not self._caller.may_search:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from toolscript.domain.errors import InvalidArguments, NotFound
@@ -23,19 +22,30 @@ class SessionResults:
         self,
         store: ResultStore,
         find_profile: Callable[[], Profile | None],
+        read_json: Callable[[str], Awaitable[Any]],
+        write_json: Callable[[Any], Awaitable[str]],
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        """`read_json` and `write_json` let others have their turn, also with the largest values. They raise
+        ValueError."""
         self._store = store
         self._find_profile = find_profile
+        self._read_json = read_json
+        self._write_json = write_json
         self._clock = clock
 
     async def save(self, session: str | None, user: str, name: object, value: Any) -> None:
         """Keeps a value, instead of an earlier one of the same name. Raises InvalidArguments and Unavailable."""
         owner, now = name_owner(user, self._find_profile()), self._clock()
         handle = _build_handle(owner, session, name)
-        content = await asyncio.to_thread(_encode, value)  # 10 MB take a core for 0.1 s
-        await self._store.save(handle, owner, content, now=now, expires_at=now + KEPT_SECONDS)
+        try:
+            content = await self._write_json(value)
+        except ValueError as error:
+            raise InvalidArguments(f"value: cannot be kept: {error}", details={"field": "value"}) from None
+        await self._store.save(
+            handle, owner, content.encode("utf-8", "replace"), now=now, expires_at=now + KEPT_SECONDS
+        )
 
     async def load(self, session: str | None, user: str, name: object) -> Any:
         """The value that was kept. Raises NotFound, InvalidArguments and Unavailable."""
@@ -47,11 +57,10 @@ class SessionResults:
                 "saved them",
                 details={"name": name},
             )
-        return await asyncio.to_thread(json.loads, content)
-
-
-def _encode(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+        try:
+            return await self._read_json(content.decode())
+        except ValueError as error:
+            raise InvalidArguments(f"the result {name!r} cannot be read: {error}", details={"name": name}) from None
 
 
 def _build_handle(owner: str, session: str | None, name: object) -> str:
