@@ -67,6 +67,7 @@ async def watch_loop() -> AsyncIterator[Delays]:
     watching = asyncio.create_task(take_turns())
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     gc.set_threshold(*GC_THRESHOLDS)
+    await asyncio.sleep(0)  # the first turn begins before the block
     try:
         yield turns
     finally:

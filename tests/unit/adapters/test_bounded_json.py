@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.contracts.sandbox.loop_watch import watch_loop
 from tests.fixtures.coroutines import finish
 from toolscript.adapters.bounded_json import MAX_UNMEASURED, SMALL_TEXT_LENGTH, SMALL_VALUES, RunValues, TooMuchJson
 from toolscript.domain.errors import InvalidArguments
@@ -80,6 +81,12 @@ def test_a_value_is_as_large_as_its_json(value: Any) -> None:
 )
 async def test_halves_of_characters_are_replaced(text: str, value: Any, padding: str) -> None:
     assert await RunValues(10**6).read(text + padding) == value
+
+
+async def test_a_long_text_with_an_escape_is_read_without_a_stall() -> None:
+    async with watch_loop() as turns:
+        assert len(await RunValues(0).read('"' + "x" * 10**7 + '\\u0000"')) == 10**7 + 1
+    turns.check()
 
 
 @pytest.mark.parametrize("size", [1, SMALL_TEXT_LENGTH])
