@@ -240,6 +240,19 @@ async def test_the_audit_links_calls_to_their_run(client: CodeClient) -> None:
             await asyncio.sleep(0.02)
 
 
+async def test_the_audit_counts_the_results_that_a_program_got(client: CodeClient) -> None:
+    run_id = (await client.run('await search_tools("echo the text slowly", limit=1)'))["run_id"]
+
+    async def list_counts() -> list[int]:
+        page = await client.app.call_log.list_events(AuditQuery(AuditKind.SEARCHES, limit=50))
+        return [event.hits for event in page.events if event.request_id == run_id]
+
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while not (counts := await list_counts()):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    assert counts == [1]
+
+
 async def test_what_a_profile_hides_is_hidden_from_programs(client: CodeClient) -> None:
     program = 'await tools.box.slow({"seconds": 0})'
     (text,), is_error = await client.call("run_code", "few", code=program)

@@ -23,7 +23,7 @@ from toolscript.services.code.sessions import SessionResults
 from toolscript.services.code.toolset import Toolsets
 from toolscript.services.tools.call import ANSWER_SECONDS, CallTool
 from toolscript.services.tools.feedback import Feedback
-from toolscript.services.tools.hybrid_search import MAX_RESULTS_OF_ALL_TYPES, ToolSearch
+from toolscript.services.tools.hybrid_search import ToolSearch
 
 PARALLEL_CALLS = 10
 MAX_FOUND = 20
@@ -170,10 +170,8 @@ class RunHost:
         query, limit = _get_text(arguments, "query"), arguments.get("limit", 5)
         if type(limit) is not int or not 1 <= limit <= MAX_FOUND:
             raise InvalidArguments(f"limit: must be a whole number from 1 to {MAX_FOUND}", details={"field": "limit"})
-        # Programs call tools only, and results of other types may come first.
         search, threshold = self._services.search, self._services.threshold
-        found = await search.search(query, limit=MAX_RESULTS_OF_ALL_TYPES, threshold=threshold)
-        hits = [hit for hit in found.hits if hit.type == ItemType.TOOL][:limit]
+        hits = (await search.search(query, limit=limit, threshold=threshold, item_type=ItemType.TOOL)).hits
         ids = [hit.id for hit in hits]
         self._services.feedback.note_search(self._caller.caller, query, ids)
         calls = await self._services.toolsets.name_calls(self._language, ids)

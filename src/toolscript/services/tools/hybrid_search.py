@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from toolscript.domain.catalog import ItemType
 from toolscript.domain.errors import Invalid
 from toolscript.domain.search import MAX_TASK_CHARACTERS, SearchPart, SearchReport
 from toolscript.ports.observability import EventSink
@@ -89,30 +90,42 @@ class ToolSearch:
         *,
         limit: int = DEFAULT_LIMIT,
         threshold: float = DEFAULT_THRESHOLD,
+        item_type: ItemType | None = None,
         blend: Blend = Blend.HYBRID,
         alpha: float | None = None,
         recorded: bool = True,
     ) -> ToolResults:
-        """The tools at or above the threshold, most confident first. Those with equal definitions are one hit. `alpha`
-        replaces the configured weight of meaning. Searches that no caller made are not `recorded`.
+        """The tools at or above the threshold, most confident first. Those with equal definitions are one hit. Items of
+        one `item_type` are looked for among the best of all types. `alpha` replaces the configured weight of meaning.
+        Searches that no caller made are not `recorded`.
 
         Raises Invalid for a blank or overlong query, or a limit or threshold out of range.
         """
         text, report = replace_unencodable(text), SearchReport()
         with record_tool_search(self._events if recorded else None, "tools.search", text, report):
-            return await self._search(text, limit, threshold, blend, alpha, report)
+            return await self._search(text, limit, threshold, item_type, blend, alpha, report)
 
     async def _search(
-        self, text: str, limit: int, threshold: float, blend: Blend, alpha: float | None, report: SearchReport
+        self,
+        text: str,
+        limit: int,
+        threshold: float,
+        item_type: ItemType | None,
+        blend: Blend,
+        alpha: float | None,
+        report: SearchReport,
     ) -> ToolResults:
         _check(limit, threshold)
         with report.stage("total"):
             catalogue = await self._snapshots.current().facts()
             deadline = Deadline(EMBEDDING_SECONDS, "tools")
             prepared = await self._ranking.prepare(text, catalogue, report, deadline, RULES, blend)
-            ranked = await self._ranking.rank(text, prepared, catalogue, report, limit=limit, blend=blend, alpha=alpha)
+            wanted = limit if item_type is None else max(limit, MAX_RESULTS_OF_ALL_TYPES)
+            ranked = await self._ranking.rank(text, prepared, catalogue, report, limit=wanted, blend=blend, alpha=alpha)
             needs = ranked.legs.needs
             best = [(i, score) for i, score in ranked.best if score >= threshold and i in catalogue.items]
+            if item_type is not None:
+                best = [(i, score) for i, score in best if catalogue.items[i].type == item_type]
             best = cover_needs(catalogue.fold_variants(best), needs, limit)
             query_terms = {w: term(stem(w)) for w in tokens(prepared.text) if w not in STOP_WORDS}
             hits = [

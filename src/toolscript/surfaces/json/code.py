@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from toolscript.domain.catalog import ItemType
 from toolscript.services.code.types import format_types
-from toolscript.services.tools.hybrid_search import MAX_RESULTS_OF_ALL_TYPES
 
 if TYPE_CHECKING:
     from toolscript.app.app import App
@@ -67,12 +66,10 @@ async def build_types_response(app: App, query: TypesQuery, caller: Caller) -> d
     """Builds the response of `GET /api/v1/run/types`: the declarations of the tools that a search finds. Notes the
     search for feedback. Raises its errors."""
     threshold = app.settings.search_threshold if query.threshold is None else query.threshold
-    # Programs call tools only, and results of other types may come first.
-    found = await app.tool_search.search(query.query, limit=MAX_RESULTS_OF_ALL_TYPES, threshold=threshold)
-    hits = [hit for hit in found.hits if hit.type == ItemType.TOOL][: query.limit]
-    app.feedback.note_search(caller, found.query, (each for hit in hits for each in hit.ids))
+    found = await app.tool_search.search(query.query, limit=query.limit, threshold=threshold, item_type=ItemType.TOOL)
+    app.feedback.note_search(caller, found.query, (each for hit in found.hits for each in hit.ids))
     language = query.language or app.code.default_language
-    written = await build_declarations(app, [hit.id for hit in hits], language, query.max_tokens)
+    written = await build_declarations(app, [hit.id for hit in found.hits], language, query.max_tokens)
     return {"query": found.query, "language": language.value, **written}
 
 

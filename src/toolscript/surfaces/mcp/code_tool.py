@@ -13,11 +13,10 @@ from toolscript.domain.errors import InvalidArguments
 from toolscript.domain.programs import RunEnd, RunReport
 from toolscript.services.code.host import CANCELLED, RunCaller
 from toolscript.services.code.run import RunRequest, parse_limits
-from toolscript.surfaces.json.code import build_declarations
+from toolscript.surfaces.json.code import DEFAULT_TYPE_TOKENS, build_declarations
 from toolscript.surfaces.mcp.definitions import RunCodeArguments, SearchToolsArguments
 from toolscript.surfaces.mcp.search_tools import find_tools
 
-TYPE_TOKENS = 2000
 _NOTHING = "null (the program printed nothing; `return VALUE` at its end gives its value)"
 
 
@@ -43,7 +42,7 @@ async def search_types(app: App, arguments: SearchToolsArguments, caller: Caller
     if not found.hits:
         return "\n".join(found.notes)
     language = arguments.language or app.code.default_language
-    written = await build_declarations(app, [hit.id for hit in found.hits], language, TYPE_TOKENS)
+    written = await build_declarations(app, [hit.id for hit in found.hits], language, DEFAULT_TYPE_TOKENS)
     lines = [written["types"].rstrip()] if written["tools"] else []
     if written["left_out"]:
         lines.append(f"Left out, search for them alone: {', '.join(written['left_out'])}")

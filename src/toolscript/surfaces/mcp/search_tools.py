@@ -20,7 +20,6 @@ from toolscript.services.tools.hierarchical_search import (
     SkillHit,
     Strategy,
 )
-from toolscript.services.tools.hybrid_search import MAX_RESULTS_OF_ALL_TYPES
 from toolscript.surfaces.callers import OWNER
 from toolscript.surfaces.mcp.definitions import SearchSkillsArguments, SearchToolsArguments
 
@@ -91,13 +90,12 @@ async def search_skills(app: App, arguments: SearchSkillsArguments) -> str:
 
 
 async def _search_standard(app: App, query: HierarchicalQuery, caller: Caller) -> FoundTools:
-    limit = query.limit if query.item_type is None else MAX_RESULTS_OF_ALL_TYPES
-    found = await app.tool_search.search(query.query, limit=limit, threshold=app.settings.search_threshold)
+    found = await app.tool_search.search(
+        query.query, limit=query.limit, threshold=app.settings.search_threshold, item_type=query.item_type
+    )
     hits = [
-        ResultLine(hit.id, hit.confidence, hit.reason, hit.description, hit.need, hit.variants)
-        for hit in found.hits
-        if query.item_type is None or hit.type == query.item_type
-    ][: query.limit]
+        ResultLine(hit.id, hit.confidence, hit.reason, hit.description, hit.need, hit.variants) for hit in found.hits
+    ]
     notes = _describe_degradation(found.report)
     if not hits and not notes and query.item_type is not None:  # results of other types may have displaced it
         return await _search_with_skills(app, query, caller)

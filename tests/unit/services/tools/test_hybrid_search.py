@@ -13,7 +13,7 @@ from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.adapters.sql.items import SqlItems
 from toolscript.adapters.sql.skills import SqlSkills
-from toolscript.domain.catalog import Item
+from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.search import Vector
 from toolscript.ports.models import Embedder
@@ -44,6 +44,16 @@ async def searching(embedder: Embedder | None, items: Sequence[Item], alpha: flo
 async def demo(tool_model: OnnxEmbedder) -> AsyncIterator[ToolSearch]:
     async with searching(BatchingEmbedder(tool_model, similarity=tool_model.similarity), load_demo_items()) as search:
         yield search
+
+
+async def test_items_of_one_type_are_found_behind_those_of_others() -> None:
+    prompts = [Item("a", f"zebra_{n}", "Feed the zebra", type=ItemType.PROMPT) for n in range(10)]
+    tools = [Item("b", f"feed_{n}", f"Feed the zebra or the giraffe in house {n}") for n in range(3)]
+    async with searching(HashedEmbedder(64), [*prompts, *tools]) as search:
+        assert {hit.type for hit in (await search.search("feed the zebra", limit=2, threshold=0)).hits} == {"prompt"}
+        found = await search.search("feed the zebra", limit=2, threshold=0, item_type=ItemType.TOOL)
+    assert [hit.type for hit in found.hits] == ["tool", "tool"]
+    assert found.report.counts["returned"] == 2
 
 
 @pytest.mark.req("S-01")
