@@ -68,6 +68,8 @@ class ApprovalPolicy(StrEnum):
 
 
 NO_LIMIT = CallLimit()
+OPERATOR = "TOOLSCRIPT_API_KEY"
+"""The name of who has the key of that setting, which no other key may have."""
 MAX_CALLS = 1_000_000
 
 

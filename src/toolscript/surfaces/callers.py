@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from toolscript.app.access import is_local_token, may_bypass
 from toolscript.app.app import App
-from toolscript.domain.access import Caller, Grant, Principal, Scope
+from toolscript.domain.access import OPERATOR, Caller, Grant, Principal, Scope
 from toolscript.domain.errors import Forbidden, Unauthorized, Unavailable
 from toolscript.domain.requests import caller_name, profile_name
 from toolscript.services.access.keys import is_key
@@ -31,7 +31,7 @@ LOGIN_REQUIRED = (
     "`Authorization: Bearer KEY` or `X-API-Key: KEY`"
 )
 STILL_STARTING = "the search engine is not ready: it is still starting, try again in a moment"
-OPERATOR, OWNER_NAME = "TOOLSCRIPT_API_KEY", "owner of the data folder"
+OWNER_NAME = "owner of the data folder"
 # Who has started this process and uses it without HTTP: over stdio, or on the command line.
 OWNER = Caller(address="owner")
 _WHAT_SCOPES_ALLOW = {

@@ -275,7 +275,7 @@ class _ProgramRun:
 
     def _explain_error(self, message: dict[str, Any]) -> ProgramOutcome:
         """The message without the places in it, and the first line of the program in the stack."""
-        place = re.compile(re.escape(message["url"]) + r":(\d+):\d+")
+        place = re.compile(re.escape(message["url"]) + r":(\d{1,7}):\d+")
         text = f"{message['message']}\n{message['stack']}"
         lines = [int(found[1]) for found in place.finditer(text)] if message["url"] else []
         own = [line - self._first_line + 1 for line in lines if self._first_line <= line <= self._last_line]

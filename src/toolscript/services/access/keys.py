@@ -17,7 +17,16 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 
-from toolscript.domain.access import DEFAULT_PLAN, NO_LIMIT, TENANT_RULE, AccessKey, CallLimit, Scope, is_tenant_name
+from toolscript.domain.access import (
+    DEFAULT_PLAN,
+    NO_LIMIT,
+    OPERATOR,
+    TENANT_RULE,
+    AccessKey,
+    CallLimit,
+    Scope,
+    is_tenant_name,
+)
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.ports.access import KeyStore
 
@@ -84,6 +93,8 @@ class Keys:
         """
         if not _NAME.fullmatch(name):
             raise Invalid(f"invalid name of a key: {name!r}: use {NAME_RULE}", details={"field": "name"})
+        if name == OPERATOR:
+            raise Invalid(f"{OPERATOR} is the name of the operator's key: use another", details={"field": "name"})
         if not scopes:
             raise Invalid(
                 f"a key needs a scope: {', '.join(Scope)}", details={"field": "scopes", "allowed": list(Scope)}

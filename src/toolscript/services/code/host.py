@@ -27,6 +27,8 @@ from toolscript.services.tools.hybrid_search import ToolSearch
 
 PARALLEL_CALLS = 10
 MAX_FOUND = 20
+# Of a query or an id.
+MAX_TEXT_LENGTH = 10_000
 CANCELLED = "CANCELLED"
 RUN_CODE = "run_code"
 
@@ -140,7 +142,8 @@ class RunHost:
         }
         if function not in answers:
             raise InvalidArguments(f"no such function of the host: {function[:100]!r}: use {', '.join(answers)}")
-        name = str(arguments.get("tool_id")) if function == "call_tool" else function
+        tool_id = arguments.get("tool_id")
+        name = tool_id if function == "call_tool" and isinstance(tool_id, str) else function
         began, outcome = time.perf_counter(), CANCELLED
         try:
             async with self._call_slots:
@@ -291,6 +294,8 @@ def _describe(item: Item, call: str) -> dict[str, Any]:
 
 def _get_text(arguments: Mapping[str, Any], name: str) -> str:
     value = arguments.get(name)
-    if not isinstance(value, str) or not value.strip():
+    if not isinstance(value, str) or not value[:MAX_TEXT_LENGTH].strip():
         raise InvalidArguments(f"{name}: must be a string that is not blank", details={"field": name})
+    if len(value) > MAX_TEXT_LENGTH:
+        raise InvalidArguments(f"{name}: must have at most {MAX_TEXT_LENGTH} characters", details={"field": name})
     return value

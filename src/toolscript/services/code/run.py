@@ -14,7 +14,9 @@ from functools import partial
 from hashlib import sha256
 from secrets import token_hex
 from typing import Any
+from weakref import WeakValueDictionary
 
+from toolscript.domain.access import Caller
 from toolscript.domain.errors import InvalidArguments, NotFound
 from toolscript.domain.programs import (
     DEFAULT_LIMITS,
@@ -102,6 +104,8 @@ class RunCode:
         self._span = span
         self._digests_programs = digests_programs
         self._checked_programs: OrderedDict[bytes, None] = OrderedDict()
+        # Those of callers without a check are dropped.
+        self._checks: WeakValueDictionary[Caller, asyncio.Lock] = WeakValueDictionary()
 
     async def run(self, request: RunRequest, caller: RunCaller) -> RunReport:
         """Runs a program; a report of a failed run says why, with what was printed and called before.
@@ -125,7 +129,7 @@ class RunCode:
                     host = RunHost(
                         self._services, caller, request.language, request.limits, request.session, request.name
                     )
-                    outcome, problems = await self._run(sandbox, request, host)
+                    outcome, problems = await self._run(sandbox, request, host, caller.caller)
                     if request.check_value and outcome.end is RunEnd.DONE:
                         outcome = _fail(outcome, await request.check_value(outcome.value))
             host.budget.count_cpu(outcome.cpu_seconds)
@@ -142,7 +146,7 @@ class RunCode:
         return {"tool": request.name, "server": request.server, "arguments": arguments, "bytes": 0}
 
     async def _run(
-        self, sandbox: Sandbox, request: RunRequest, host: RunHost
+        self, sandbox: Sandbox, request: RunRequest, host: RunHost, caller: Caller
     ) -> tuple[ProgramOutcome, list[RunProblem]]:
         toolset = await self._services.toolsets.find(request.language, request.source)
         # Reading the schemas of many tools keeps a core busy.
@@ -153,7 +157,7 @@ class RunCode:
             f"{types}\n{request.input_types}",
             request.inputs,
         )
-        problems = await self._check(sandbox, program, toolset)
+        problems = await self._check(sandbox, program, toolset, caller)
         if problems:
             first = problems[0]
             message = f"line {first.line}: {first.message}"
@@ -174,13 +178,15 @@ class RunCode:
             message = f"the program took more than {limits.seconds:g} seconds: do less, or raise the limit `seconds`"
             return ProgramOutcome(RunEnd.TIME, message=message), []
 
-    async def _check(self, sandbox: Sandbox, program: Program, toolset: Toolset) -> list[RunProblem]:
-        """What is wrong with a program. One that was right before, with the same types, is not checked again."""
+    async def _check(self, sandbox: Sandbox, program: Program, toolset: Toolset, caller: Caller) -> list[RunProblem]:
+        """What is wrong with a program. One that was right before, with the same types, is not checked again. Of one
+        caller, one is checked at a time: all callers wait for the same checker."""
         key = sha256(json.dumps([sandbox.language, program.source, program.types]).encode()).digest()
         if key in self._checked_programs:
             self._checked_programs.move_to_end(key)
             return []
-        problems = await _find_problems(sandbox, program, toolset)
+        async with self._checks.setdefault(caller, asyncio.Lock()):
+            problems = await _find_problems(sandbox, program, toolset)
         if not problems:
             self._checked_programs[key] = None
             if len(self._checked_programs) > MAX_CHECKED_PROGRAMS:
@@ -243,10 +249,11 @@ async def _find_problems(sandbox: Sandbox, program: Program, toolset: Toolset) -
         by_line.setdefault(problem.line, []).append(problem.message)
     if unknown := [RunProblem(line, toolset.problems[line]) for line in by_line if line in toolset.problems]:
         return unknown[:MAX_PROBLEMS]
-    return [
-        RunProblem(line, "; ".join(dict.fromkeys(messages)), toolset.format_signatures(line))
-        for line, messages in list(by_line.items())[:MAX_PROBLEMS]
-    ]
+    problems = []
+    for line, messages in list(by_line.items())[:MAX_PROBLEMS]:
+        signatures = await asyncio.to_thread(toolset.format_signatures, line)
+        problems.append(RunProblem(line, "; ".join(dict.fromkeys(messages)), signatures))
+    return problems
 
 
 def _fail(outcome: ProgramOutcome, problem: str | None) -> ProgramOutcome:

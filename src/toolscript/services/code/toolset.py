@@ -28,6 +28,7 @@ from toolscript.services.catalogue.visibility import Visibility
 # A server that a program names without a tool: all its tools are there, as far as they are not too many.
 MAX_TOOLS_OF_SERVER = 200
 # More would fill an agent's context, and the first ones explain the others.
+MAX_SIGNATURES = 5
 MAX_PROBLEMS = 10
 MAX_REASON = 300
 
@@ -58,11 +59,12 @@ class Toolset:
 
     tools: ProgramTools
     problems: Mapping[int, str]
-    _lines: Mapping[int, list[tuple[str, Item]]]
+    _lines: Mapping[int, Mapping[str, Item]]
 
     def format_signatures(self, line: int) -> list[str]:
         """The signatures of the tools that are called in a line, as programs call them."""
-        return [format_signature(item, f"await {call}") for call, item in self._lines.get(line, ())]
+        calls = list(self._lines.get(line, {}).items())[:MAX_SIGNATURES]
+        return [format_signature(item, f"await {call}") for call, item in calls]
 
 
 class Toolsets:
@@ -151,14 +153,14 @@ def _build_toolset(names: _ProgramNames, named: Sequence[NamedTool], missing: Ma
     found: dict[tuple[str, str], Item] = {}
     wrong: dict[tuple[str, str], str] = {}
     problems: dict[int, str] = {}
-    lines: dict[int, list[tuple[str, Item]]] = {}
+    lines: dict[int, dict[str, Item]] = {}
     for each in named:
         key = each.server, each.name
         if resolved := _resolve(names, each):
             found |= {(each.server, name): item for name, item in resolved.items()}
             if each.name:
-                calls = [(format_call(names.language, each.server, name), item) for name, item in resolved.items()]
-                lines.setdefault(each.line, []).extend(calls)
+                calls = {format_call(names.language, each.server, name): item for name, item in resolved.items()}
+                lines.setdefault(each.line, {}).update(calls)
         elif key in wrong or len(wrong) < MAX_PROBLEMS:
             wrong[key] = wrong.get(key) or _explain(names, each, missing)
             problems.setdefault(each.line, wrong[key])

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from toolscript.domain.errors import ToolscriptError
 from toolscript.domain.redaction import redact_arguments, redact_text
@@ -32,6 +32,10 @@ Event = Mapping[str, Any]
 MAX_ARGUMENTS = 4000
 # Callers choose the names that they ask for.
 MAX_NAME = 256
+# These take a millisecond.
+MAX_PARTS = 1000
+
+_Result = TypeVar("_Result")
 
 log = logging.getLogger(__name__)
 
@@ -109,6 +113,21 @@ def describe_arguments(arguments: Any, *, as_digest: bool) -> str:
     if as_digest:
         return f"sha256:{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()}"
     return text if len(text) <= MAX_ARGUMENTS else f"{text[:MAX_ARGUMENTS]}…"
+
+
+async def work_on(value: Any, work: Callable[[Any], _Result]) -> _Result:
+    """What `work` makes of a value; in a thread if it has many parts, which may take a second."""
+    return await asyncio.to_thread(work, value) if _has_many_parts(value) else work(value)
+
+
+def _has_many_parts(value: Any) -> bool:
+    stack, count = [value], 0
+    while stack and count <= MAX_PARTS:
+        each = stack.pop()
+        if isinstance(each, Mapping | list | tuple):
+            count += len(each)
+            stack += (each.values() if isinstance(each, Mapping) else each) if count <= MAX_PARTS else []
+    return count > MAX_PARTS
 
 
 def measure_json(value: Any) -> int:

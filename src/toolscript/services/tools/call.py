@@ -36,6 +36,7 @@ from toolscript.services.support.search_events import (
     measure_json,
     record_event,
     record_search,
+    work_on,
 )
 from toolscript.services.tools.approval import Approvals
 from toolscript.services.tools.hybrid_search import ToolSearch
@@ -110,14 +111,15 @@ class CallTool:
                     f"the arguments of {item_id} must be a JSON object", details={"field": "", "allowed": "an object"}
                 )
             _require_json(arguments)
-            event["arguments"] = describe_arguments(arguments, as_digest=self._digests_arguments)
+            describe = partial(describe_arguments, as_digest=self._digests_arguments)
+            event["arguments"] = await work_on(arguments, describe)
             async with limit.run():
                 event["arguments_checked"] = await self._check(item, arguments, limit.seconds)
             approved = await self._approvals.obtain(item, arguments, limit.exclude_answers(relay))
             async with limit.run():
                 max_seconds = limit.seconds if relay.ask is None else limit.seconds + ANSWER_SECONDS
                 result = approved.keep_state(await self._gateway.call(item, arguments, max_seconds, approved.relay))
-            event["bytes"] = measure_json(result.raw)
+            event["bytes"] = await work_on(result.raw, measure_json)
             if result.is_error:
                 reason = result.text or "the server gave no reason"
                 raise ToolFailed(f"{item_id} failed: {reason}", result=result, details={"server": item.server})

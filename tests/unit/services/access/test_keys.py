@@ -93,6 +93,12 @@ async def test_a_name_has_few_characters(setup: Setup, name: str) -> None:
 
 
 @pytest.mark.req("X-03")
+async def test_no_key_has_the_name_of_the_operators(setup: Setup) -> None:
+    with pytest.raises(Invalid, match="the name of the operator's key"):
+        await setup.keys.create("TOOLSCRIPT_API_KEY", [Scope.CALL])
+
+
+@pytest.mark.req("X-03")
 async def test_a_key_needs_a_scope_and_for_documents_a_tenant(setup: Setup) -> None:
     with pytest.raises(Invalid, match="search, call, documents, knowledge, metrics, admin"):
         await setup.keys.create("ci", [])
