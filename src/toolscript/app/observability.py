@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from toolscript.app.models import Model
 from toolscript.domain.audit import AuditState
 from toolscript.domain.search import no_span
 from toolscript.ports.observability import AuditStore, EventSink
+from toolscript.services.support.server_changes import ServerChanges
 from toolscript.services.tools.hierarchical_search import HierarchicalSearch
 from toolscript.settings import Settings
 
@@ -83,3 +85,10 @@ def open_observability(settings: Settings, stack: AsyncExitStack, *, serving: bo
     if metrics:
         metrics.watch_drops(lambda: events.dropped, lambda: audit_sink.dropped if audit_sink else 0)
     return Observability(events, audit, audit_sink, metrics, telemetry)
+
+
+@asynccontextmanager
+async def open_server_changes(settings: Settings) -> AsyncIterator[ServerChanges]:
+    """For changes that a command makes without an application; writes their events at the end. Raises Invalid."""
+    async with AsyncExitStack() as stack:
+        yield ServerChanges(open_observability(settings, stack, serving=False).events)

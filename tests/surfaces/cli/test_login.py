@@ -145,6 +145,12 @@ def test_a_running_gateway_uses_renews_and_forgets_a_login(
         printed += [out, refused.text, json.dumps(gateway.servers())]
         assert gateway.end() == 0
     assert _run(tmp_path, "logout", "web")[0] == 6
+    events = json.loads(_run(tmp_path, "calls", "--kind", "servers", "--json")[1])["events"]
+    assert sorted((each["tool"], each["server"], each["about"], each["outcome"]) for each in events) == [
+        ("log in", "web", "login of the installation", "ok"),
+        ("log out", "web", "login of the installation", "UNAUTHORIZED"),
+        ("log out", "web", "login of the installation", "ok"),
+    ]
     secrets = authorization.get_record()["secrets"]
     assert len(secrets) > 5
     assert [secret for secret in secrets if secret in "".join(printed)] == []

@@ -113,20 +113,27 @@ async def _log_in(
     opens_browser: bool,
 ) -> Login:
     from toolscript.app.logins import open_logins  # --help must not wait for engines to load
+    from toolscript.app.observability import open_server_changes
+    from toolscript.services.support.server_changes import describe_login
 
     redirect_port = port or spec.oauth.redirect_port
     async with (
         open_logins(settings) as logins,
+        open_server_changes(settings) as changes,
         receive_redirect(redirect_port, opens_browser=opens_browser, timeout=timeout) as browser,
     ):
-        return await logins.log_in(spec, browser, scopes)
+        with changes.record("log in", spec.name, describe_login(spec.user)):
+            return await logins.log_in(spec, browser, scopes)
 
 
 async def _log_out(settings: Settings, spec: ServerSpec) -> bool:
     from toolscript.app.logins import open_logins  # --help must not wait for engines to load
+    from toolscript.app.observability import open_server_changes
+    from toolscript.services.support.server_changes import describe_login
 
-    async with open_logins(settings) as logins:
-        return await logins.log_out(spec)
+    async with open_logins(settings) as logins, open_server_changes(settings) as changes:
+        with changes.record("log out", spec.name, describe_login(spec.user)):
+            return await logins.log_out(spec)
 
 
 def _build_login_response(spec: ServerSpec, login: Login) -> dict[str, Any]:
