@@ -29,6 +29,8 @@ class ContractPrograms:
     """Raises an error with the text `broken` in line 3."""
     raise_in_line_2: str
     """Two lines, of which the second raises an error."""
+    sleep: str
+    """Sleeps for a second."""
     wait: str
     swallow_and_wait: str
     """Calls `stop`, catches whatever that raises, and then waits."""

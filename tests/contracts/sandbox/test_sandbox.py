@@ -212,6 +212,21 @@ async def test_processor_time_is_reported_without_the_time_that_the_program_wait
 
 
 @pytest.mark.req("C-02")
+async def test_a_sleep_takes_no_processor_time(sandbox: Sandbox, programs: ContractPrograms) -> None:
+    began = time.perf_counter()
+    outcome = await run(sandbox, programs.sleep)
+    assert outcome.end is RunEnd.DONE
+    assert 0 < outcome.cpu_seconds < time.perf_counter() - began - 0.9
+
+
+@pytest.mark.req("C-02")
+async def test_a_program_that_fails_has_used_processor_time(sandbox: Sandbox, programs: ContractPrograms) -> None:
+    outcome = await run(sandbox, programs.raise_in_line_3)
+    assert outcome.end is RunEnd.FAILED
+    assert outcome.cpu_seconds > 0
+
+
+@pytest.mark.req("C-02")
 async def test_memory_is_limited(sandbox: Sandbox, programs: ContractPrograms) -> None:
     assert (await run(sandbox, programs.fill_memory)).end is RunEnd.MEMORY
     assert (await run(sandbox, programs.double)).value == 42

@@ -95,6 +95,25 @@ return errors
     assert "have used its 0.4 seconds of processor time" in answer["value"][-1]
 
 
+async def test_workflows_that_their_host_ends_have_used_processor_time(client: CodeClient) -> None:
+    busy = "total = 0\nfor i in range(500_000):\n    total += i\nprint('x' * 2_000_000)"
+    await client.save("busy", build_workflow(busy))
+    code = """
+error = ""
+for i in range(100):
+    try:
+        await tools.workflows.busy({"n": 1})
+    except RuntimeError as raised:
+        error = str(raised)[:1000]
+        if "processor time" in error:
+            break
+return error
+"""
+    answer = await client.run(code, limits={"cpu_seconds": 0.4})
+    assert answer["end"] == "done", answer
+    assert "have used its 0.4 seconds of processor time" in answer["value"]
+
+
 @pytest.mark.parametrize("language", ["python", "typescript"])
 async def test_many_workflows_inside_of_workflows_at_a_time_do_not_wait_for_each_other(
     client: CodeClient, language: str

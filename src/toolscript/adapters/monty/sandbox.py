@@ -45,7 +45,9 @@ CHECK_MEMORY_BYTES = 2**29
 CHECK_RUN_SECONDS = 1e-6
 TURN_GRACE_SECONDS = 600.0
 # Otherwise a longer sleep would end after ten seconds, as if it were over. The time of the run limits it.
-SLEEPS = OSPolicy(sleep_system_max=inf)
+OS_POLICY = OSPolicy(sleep_system_max=inf, process_time="elapsed")
+# Without the time in which the program slept or waited for calls.
+READ_CPU_SECONDS = "import time\ntime.process_time()"
 # Calls, sleeps and lookups of names that do not exist: each costs the event loop 0.1 ms.
 MAX_SUSPENSIONS = 10_000
 MAX_MESSAGE_LENGTH = 1000
@@ -120,13 +122,12 @@ class MontySandbox:
             max_suspensions=MAX_SUSPENSIONS,
         )
         try:
-            async with self._check_out(limits=own, os_policy=SLEEPS) as session:
-                outcome = await calls.run(self._feed(session, program, calls, limits))
+            async with self._check_out(limits=own, os_policy=OS_POLICY) as session:
+                return await calls.run(self._feed(session, program, calls, limits))
         except MontyError as error:
-            outcome = _describe_failure(error)
+            return _describe_failure(error)
         finally:
             await calls.cancel()
-        return replace(outcome, cpu_seconds=calls.busy_seconds)
 
     async def close(self) -> None:
         """Ends the worker processes."""
@@ -151,8 +152,20 @@ class MontySandbox:
         finally:
             await session.__aexit__(None, None, None)
 
-    @staticmethod
     async def _feed(
+        self, session: AsyncMontySession, program: Program, calls: _HostCalls, limits: SandboxLimits
+    ) -> ProgramOutcome:
+        try:
+            outcome = await self._feed_program(session, program, calls, limits)
+        except (MontyRuntimeError, MontySyntaxError) as error:
+            outcome = _describe_failure(error)
+        try:
+            return replace(outcome, cpu_seconds=await session.feed_run(READ_CPU_SECONDS))
+        except MontyError:  # of a program that has used its memory
+            return outcome
+
+    @staticmethod
+    async def _feed_program(
         session: AsyncMontySession, program: Program, calls: _HostCalls, limits: SandboxLimits
     ) -> ProgramOutcome:
         async def call_host(function: object, arguments: object) -> Any:
@@ -188,13 +201,9 @@ class _HostCalls:
         self._stop: asyncio.Future[None] = self._loop.create_future()
         self._running: set[asyncio.Task[Any]] = set()
         self._printed = 0
-        self._busy_since = 0.0
-        self.busy_seconds = 0.0
-        """The time in which the program waited for no call, as Monty's own clock counts it."""
 
     async def run(self, feeding: Coroutine[Any, Any, _Result]) -> _Result:
         """The result of the run. Raises what the host raised to end it."""
-        self._busy_since = self._loop.time()
         task = asyncio.create_task(feeding)
         waiting: list[asyncio.Future[Any]] = [task, self._stop]
         try:
@@ -203,8 +212,6 @@ class _HostCalls:
                 self._stop.result()
             return await task
         finally:
-            if not self._running:
-                self.busy_seconds += self._loop.time() - self._busy_since
             await _cancel([task])
 
     async def cancel(self) -> None:
@@ -215,16 +222,10 @@ class _HostCalls:
 
     async def call(self, function: object, arguments: object) -> Any:
         """Runs one call. Monty does not cancel it with the program, so it is a task of its own."""
-        if not self._running:
-            self.busy_seconds += self._loop.time() - self._busy_since
         task = asyncio.create_task(self._call(function, arguments))
         self._running.add(task)
-        task.add_done_callback(self._note_end)
+        task.add_done_callback(self._running.discard)
         return await task
-
-    def _note_end(self, task: asyncio.Task[Any]) -> None:
-        self._running.discard(task)
-        self._busy_since = self._loop.time()
 
     async def _call(self, function: object, arguments: object) -> Any:
         try:

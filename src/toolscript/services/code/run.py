@@ -132,7 +132,6 @@ class RunCode:
                     outcome, problems = await self._run(sandbox, request, host, caller.caller)
                     if request.check_value and outcome.end is RunEnd.DONE:
                         outcome = _fail(outcome, await request.check_value(outcome.value))
-            host.budget.count_cpu(outcome.cpu_seconds)
             event |= {"bytes": len(host.printed), "end": outcome.end.value, "calls": len(host.calls)}
             record(build_event(EVENT, report, event, None if outcome.end is RunEnd.DONE else outcome.end.name))
         finally:
@@ -164,19 +163,15 @@ class RunCode:
             return ProgramOutcome(RunEnd.REJECTED, message=message, line=first.line), problems
         if request.checks_only:
             return ProgramOutcome(RunEnd.DONE), []
-        limits = request.limits
-        own = SandboxLimits(limits.cpu_seconds, limits.memory_mb * 2**20, limits.output_bytes)
-        host.timeout = timeout = asyncio.timeout(limits.seconds)
+        began, cpu_seconds = time.perf_counter(), 0.0
         try:
-            async with timeout:
-                return _add_advice(await sandbox.run(program, host, own)), []
-        except LimitReached as error:
-            return ProgramOutcome(error.end, message=error.message), []
-        except TimeoutError:
-            if not timeout.expired():
-                raise
-            message = f"the program took more than {limits.seconds:g} seconds: do less, or raise the limit `seconds`"
-            return ProgramOutcome(RunEnd.TIME, message=message), []
+            outcome = await _run_within_limits(sandbox, program, host, request.limits)
+            cpu_seconds = outcome.cpu_seconds
+            return outcome, []
+        finally:
+            # A program that was ended from outside cannot say how long it was busy.
+            elapsed = time.perf_counter() - began
+            host.budget.count_cpu(cpu_seconds or min(elapsed, request.limits.cpu_seconds))
 
     async def _check(self, sandbox: Sandbox, program: Program, toolset: Toolset, caller: Caller) -> list[RunProblem]:
         """What is wrong with a program. One that was right before, with the same types, is not checked again. Of one
@@ -201,6 +196,21 @@ class RunCode:
             f"this gateway runs no programs in {language}: {self._states[language]}, where the gateway runs{others}",
             details={"field": "language", "allowed": list(self._sandboxes)},
         )
+
+
+async def _run_within_limits(sandbox: Sandbox, program: Program, host: RunHost, limits: RunLimits) -> ProgramOutcome:
+    own = SandboxLimits(limits.cpu_seconds, limits.memory_mb * 2**20, limits.output_bytes)
+    host.timeout = timeout = asyncio.timeout(limits.seconds)
+    try:
+        async with timeout:
+            return _add_advice(await sandbox.run(program, host, own))
+    except LimitReached as error:
+        return ProgramOutcome(error.end, message=error.message)
+    except TimeoutError:
+        if not timeout.expired():
+            raise
+        message = f"the program took more than {limits.seconds:g} seconds: do less, or raise the limit `seconds`"
+        return ProgramOutcome(RunEnd.TIME, message=message)
 
 
 def _add_advice(outcome: ProgramOutcome) -> ProgramOutcome:
