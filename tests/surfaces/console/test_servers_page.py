@@ -170,6 +170,7 @@ async def test_a_key_that_may_only_call_tools_makes_and_removes_its_own_login(
             await dialog.get_by_role("button", name="Sign in").click()
             own = page.get_by_role("region", name="Your logins")
             await own.get_by_text("not logged in").wait_for()
+            await page.clock.install()
             await own.get_by_role("button", name="Log in").click()
             assert await find_violations(page) == []
             async with page.context.expect_page() as opened:
@@ -179,6 +180,11 @@ async def test_a_key_that_may_only_call_tools_makes_and_removes_its_own_login(
             await own.get_by_text(f"logged in at {authorization.issuer}").wait_for()
             await own.get_by_role("button", name="Log out").click()
             dialog = page.get_by_role("dialog", name="Log out at web?")
+            await dialog.wait_for()
+            requests: list[str] = []
+            page.on("request", lambda request: requests.append(request.url))
+            await page.clock.run_for(10_000)
+            assert [url for url in requests if url.endswith("/own-logins")] == []
             await dialog.get_by_role("button", name="Log out").click()
             await own.get_by_text("Logged out.").wait_for()
             await own.get_by_text("not logged in").wait_for()

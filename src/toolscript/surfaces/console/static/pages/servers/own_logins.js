@@ -1,5 +1,5 @@
 // The logins of the person who is signed in, at servers where every user has one.
-import { html, useState } from "../../core/dom.js";
+import { html, useEffect, useState } from "../../core/dom.js";
 import { useApi } from "../../core/hooks.js";
 import { Text } from "../../parts/text.js";
 import { describeLogin, describeLogout, Login, Logout, ownLogin } from "./login.js";
@@ -7,12 +7,16 @@ import { describeLogin, describeLogout, Login, Logout, ownLogin } from "./login.
 const WAITING_MS = 2000;
 
 export function OwnLogins() {
-  const [isWaiting, setWaiting] = useState(false);
-  const { data, reload } = useApi("/api/v1/own-logins", { every: isWaiting ? WAITING_MS : 0 });
+  const [begun, setBegun] = useState([]);
+  const { data, reload } = useApi("/api/v1/own-logins", { every: begun.length ? WAITING_MS : 0 });
+  useEffect(() => {
+    const missing = new Set(data?.servers.filter((login) => !login.loggedIn && !login.problem).map((login) => login.server));
+    setBegun((servers) => servers.filter((server) => missing.has(server)));
+  }, [data]);
   if (!data?.servers.length) return null;  // most gateways have no such server, and some keys may not call
   return html`<section class="section" aria-label="Your logins"><div class="section-head"><h2>Your logins</h2></div>
     <p class="muted">At these servers your calls use your own login. Nobody else can use it.</p>
-    <ul class="card rows own-logins">${data.servers.map((login) => html`<${OwnLogin} key=${login.server} login=${login} onBegun=${() => setWaiting(true)} onChange=${reload} />`)}</ul>
+    <ul class="card rows own-logins">${data.servers.map((login) => html`<${OwnLogin} key=${login.server} login=${login} onBegun=${() => setBegun((servers) => [...servers, login.server])} onChange=${reload} />`)}</ul>
   </section>`;
 }
 
