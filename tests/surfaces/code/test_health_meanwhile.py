@@ -10,7 +10,8 @@ import pytest
 
 from tests.contracts.sandbox import python_escapes, typescript_escapes
 from tests.contracts.sandbox.loop_watch import Delays, watch_loop
-from tests.surfaces.code.conftest import CodeClient
+from tests.surfaces.code.conftest import TIMEOUT_SECONDS, CodeClient
+from toolscript.services.code.slots import RunSlots
 
 pytestmark = pytest.mark.req("C-02", "X-06")
 
@@ -60,7 +61,11 @@ async def run_while_asking(client: CodeClient, programs: Iterable[str], **body: 
     return [answer["end"] for answer in await running]
 
 
-async def test_health_answers_while_hostile_programs_in_python_run(client: CodeClient) -> None:
+async def test_health_answers_while_hostile_programs_in_python_run(
+    client: CodeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Not all of them run at a time: a stall must not end the wait for a slot.
+    monkeypatch.setattr(client.app.code.run_code, "_slots", RunSlots(wait_seconds=TIMEOUT_SECONDS))
     await client.run("1")
     # Types are not what is tested here: eval hides them from the check.
     programs = [python_escapes.ENDLESS[name].replace("call_host(", 'eval("call_host")(') for name in PYTHON]
@@ -68,7 +73,10 @@ async def test_health_answers_while_hostile_programs_in_python_run(client: CodeC
     assert "done" not in ends, dict(zip(PYTHON, ends, strict=True))
 
 
-async def test_health_answers_while_hostile_programs_in_typescript_run(typescript: CodeClient) -> None:
+async def test_health_answers_while_hostile_programs_in_typescript_run(
+    typescript: CodeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(typescript.app.code.run_code, "_slots", RunSlots(wait_seconds=TIMEOUT_SECONDS))
     await typescript.run("return 1;", language="typescript")
     programs = [typescript_escapes.ENDLESS[name].replace("call_host(", "eval('call_host')(") for name in TYPESCRIPT]
     ends = await run_while_asking(typescript, programs, language="typescript", limits=LIMITS)
