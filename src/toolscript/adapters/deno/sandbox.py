@@ -27,7 +27,6 @@ from toolscript.ports.sandboxes import ProgramHost
 MAX_PROCESSES = 8
 # A process needs 0.2 s until it is ready, most of which it sleeps.
 SPARE_PROCESSES = 2
-CHECKOUT_SECONDS = 10.0
 # A process that waits for a program holds 45 MB, and the checker 160.
 IDLE_SECONDS = 600.0
 MAX_MESSAGE_LENGTH = 1000
@@ -86,12 +85,7 @@ class DenoSandbox:
 
     @asynccontextmanager
     async def _check_out(self, memory_bytes: int) -> AsyncIterator[ProgramProcess]:
-        try:
-            async with asyncio.timeout(CHECKOUT_SECONDS):
-                await self._slots.acquire()
-        except TimeoutError:
-            raise Unavailable("too many programs are running: try again when one has ended") from None
-        try:
+        async with self._slots:
             process = await self._take(memory_bytes)
             try:
                 yield process
@@ -100,8 +94,6 @@ class DenoSandbox:
                 self._postpone_idle_end()
                 # Not before: the start of a process takes time from the program.
                 self._start_upkeep(self._start_spares())
-        finally:
-            self._slots.release()
 
     async def _take(self, memory_bytes: int) -> ProgramProcess:
         """A spare process with that much memory, or a new one."""
