@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 
 from tests.servers import make_scripted_server, serving_http
 from toolscript.adapters.mcp.client import McpServers
-from toolscript.adapters.mcp.server_log import ServerLog
+from toolscript.adapters.mcp.server_log import MAX_LOG_CHARACTERS, MAX_MESSAGE_CHARACTERS, ServerLog
 from toolscript.domain.catalog import Item
+from toolscript.domain.redaction import MARGIN
 from toolscript.domain.servers import ServerSpec, Transport
 from toolscript.ports.servers import ToolServer
 
@@ -45,7 +47,7 @@ async def test_messages_of_a_program_are_requested_and_kept_without_secrets() ->
     assert second.startswith('[error] {"token": ')
     assert "hush" not in str(lines)
     assert (third, fourth) == ("[info] first", "second with ***")
-    assert (fifth[:10], len(fifth)) == ("[7] xxxxxx", 1001)
+    assert (fifth[:10], len(fifth)) == ("[log] xxxx", 1001)
 
 
 @pytest.mark.req("G-02")
@@ -96,8 +98,68 @@ def test_no_message_can_fail_the_connection_or_fill_the_log() -> None:
         log.add_message(params)
     assert lines[:2] == ["[log] null", "[log] null"]
     assert "nested too deeply" in lines[2]
+    assert lines[3] == f'[{"y" * 100}…] {{"1": 2}}'
     log.add_message({"data": "line\n" * 10_000})
-    assert len(lines) < 300
+    assert lines[4:] == ["[log] line", *["line"] * 18, "…"]
+
+
+MANY = 1_000_000
+LONG_MESSAGES: dict[str, Callable[[], dict[str, Any]]] = {
+    "text": lambda: {"data": "token=a " * MANY},
+    "lines": lambda: {"data": "\n" * 9 * MANY},
+    "list": lambda: {"data": [0] * 6 * MANY},
+    "nested text": lambda: {"data": {"text": ["token=a " * MANY]}},
+    "lists as names": lambda: {"data": "m", "level": [0] * 3 * MANY, "logger": [0] * 3 * MANY},
+    "large number": lambda: {"data": 1 << MANY},
+}
+
+
+@pytest.mark.req("X-04")
+@pytest.mark.parametrize("name", LONG_MESSAGES)
+def test_a_long_message_takes_little_more_time_than_a_short_one(name: str) -> None:
+    message = LONG_MESSAGES[name]()
+    lines: list[str] = []
+    log = ServerLog(ServerSpec("a", Transport.STDIO, command="x", env={"NAME": "plain-Secret-99"}), lines.append)
+    began = time.process_time()
+    log.add_message(message)
+    assert time.process_time() - began < 0.2
+    assert 1 <= len(lines) <= 20
+    assert all(len(line) <= 1001 for line in lines)
+
+
+@pytest.mark.req("X-04")
+def test_of_many_messages_in_a_second_the_first_are_kept_and_the_others_counted() -> None:
+    lines: list[str] = []
+    now = 100.0
+    log = ServerLog(ServerSpec("a", Transport.STDIO, command="x"), lines.append, clock=lambda: now)
+    for number in range(10_000):
+        log.add_message({"level": "info", "data": f"{number} token={'a' * 900}"})
+    assert len(lines) == 50
+    now = 101.0
+    log.add_message({"level": "info", "data": "later"})
+    assert lines[50:] == ["[log] 9950 messages left out: too many in a second", "[info] later"]
+
+
+@pytest.mark.req("X-04")
+@pytest.mark.parametrize("wrap", [lambda text: text, lambda text: {"t": [text]}], ids=["text", "json"])
+@pytest.mark.parametrize("secrets_before", [0, 50])
+@pytest.mark.parametrize("rest", ["." * 10_000, " plain-Secret-99" * 1000], ids=["dots", "secrets"])
+@pytest.mark.parametrize("line_length", [50, 100_000])
+def test_no_part_of_a_secret_is_left_where_a_message_is_cut(
+    wrap: Callable[[str], Any], secrets_before: int, rest: str, line_length: int
+) -> None:
+    secret = "plain-Secret-99"
+    spec = ServerSpec("a", Transport.STDIO, command="x", env={"NAME": secret})
+    room = MAX_MESSAGE_CHARACTERS + MAX_LOG_CHARACTERS + MARGIN + len(secret)
+    before = f"{secret} " * secrets_before
+    before += "".join("\n" if at % line_length == line_length - 1 else "." for at in range(room))
+    for end in [*range(900, 1150), *range(room - 150, room + 5)]:
+        lines: list[str] = []
+        log = ServerLog(spec, lines.append)
+        text = f"{before[:end]}{secret}{rest}"
+        log.add_message({"data": wrap(text)})
+        log.add_line(text.replace("\n", " "))
+        assert "pl" not in "".join(lines)
 
 
 @pytest.mark.req("X-04")
