@@ -198,6 +198,8 @@ async def test_the_audit_links_the_calls_of_a_workflow_to_its_version_and_to_the
         while (linked := await list_linked()).keys() != expected.keys():  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     assert linked == expected
+    summary = (await client.http.get("/api/v1/calls/summary", params={"by": "server"})).json()
+    assert {row["name"]: row["calls"] for row in summary["rows"] if row["name"]} == {"workflows": 1, "box": 1}
 
 
 async def test_scopes_say_who_saves_and_who_calls(client: CodeClient) -> None:

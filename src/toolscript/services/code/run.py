@@ -71,8 +71,6 @@ class RunRequest:
     checks_only: bool = False
     name: str = RUN_CODE
     """What the audit calls the program."""
-    server: str = ""
-    """The server of the audit's event, for workflows."""
     check_value: Callable[[Any], Awaitable[str | None]] | None = None
     """Says what is wrong with the program's value, which fails the run then."""
 
@@ -142,7 +140,8 @@ class RunCode:
     def _build_event(self, request: RunRequest) -> dict[str, Any]:
         about = {"code": request.source, "language": request.language.value}
         arguments = describe_arguments(about, as_digest=self._digests_programs)
-        return {"tool": request.name, "server": request.server, "arguments": arguments, "bytes": 0}
+        # Without a server: the call of a workflow is an event of its own, and would count twice there.
+        return {"tool": request.name, "server": "", "arguments": arguments, "bytes": 0}
 
     async def _run(
         self, sandbox: Sandbox, request: RunRequest, host: RunHost, caller: Caller

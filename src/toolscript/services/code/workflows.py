@@ -183,7 +183,6 @@ class Workflows:
             inputs={PARAMETERS: dict(arguments)},
             input_types=declare_parameters(workflow.language, workflow.parameters),
             name=f"{workflow.item.id}@{workflow.version}",
-            server=SERVER_NAME,
             check_value=partial(self._check_result, workflow),
         )
         # The catalogue may have an older version than the store, which was read-only.

@@ -17,7 +17,7 @@ class AuditEventResponse(ResponseModel):
         "its type, such as `tools.search`; of a refusal method and path; of a change of a server `add`, `start`, "
         "`stop`, `restart`, `log in` or `log out`."
     )
-    server: str = Field(description="Empty for a search, and for a tool that does not exist.")
+    server: str = Field(description="Empty for a search, a program, and a tool that does not exist.")
     caller: str = Field(description="The name of the key, `oauth:SUBJECT`, `owner`, or the client's address.")
     profile: str
     surface: str = Field(description="`http`, `mcp` or `cli`.")

@@ -58,7 +58,7 @@ function Events({ events, kind }) {
   return html`<div class="card table-scroll" tabindex="0"><table><thead><tr><th scope="col">Time</th><th scope="col">${kind === "calls" ? "Tool" : "What"}</th><th scope="col">Outcome</th><th scope="col" class="right">Took</th><th scope="col">Caller</th><th scope="col">${last}</th></tr></thead>
     <tbody>${events.map((event) => html`<tr key=${event.id}>
       <td class="nowrap muted" title=${event.time}>${new Date(event.time).toLocaleTimeString("en-GB")}</td>
-      <td>${kind === "calls" && event.server ? html`<a class="mono" href=${link("tool", event.tool.replace(/@\d+$/, ""))}><${Text} value=${event.tool} max=${80} /></a>` : html`<code><${Text} value=${event.tool} max=${80} /></code>${kind === "servers" && html` <${Text} value=${event.server} max=${80} />`}`}</td>
+      <td>${kind === "calls" && event.server ? html`<a class="mono" href=${link("tool", event.tool)}><${Text} value=${event.tool} max=${80} /></a>` : html`<code><${Text} value=${event.tool} max=${80} /></code>${kind === "servers" && html` <${Text} value=${event.server} max=${80} />`}`}</td>
       <td><span class=${event.outcome === "ok" ? "tag good" : "tag bad"}><${Text} value=${event.outcome} max=${40} /></span></td>
       <td class="right nowrap">${formatMs(event.ms)}</td>
       <td><${Text} value=${event.caller} max=${40} /> <small>${event.surface}</small>${event.called_by && html` <small>by <${Text} value=${event.called_by} max=${80} /></small>`}</td>
