@@ -10,9 +10,10 @@ import asyncio
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import islice
 from json.decoder import JSONArray, JSONObject  # type: ignore[attr-defined]
 from json.encoder import encode_basestring
 from json.scanner import py_make_scanner  # type: ignore[attr-defined]
@@ -32,7 +33,12 @@ MAX_UNMEASURED = 16
 FEW_BITS = 64
 # Python writes no numbers with more than 4300 digits.
 MIN_REFUSED_BITS = 14_000
+# Of a value's lists and objects. Python collects garbage among them and frees them without a pause: 30 ms for as many.
+MAX_PARTS = 250_000
+# Texts are joined without a pause.
+JOINED_TEXTS = 50_000
 TOO_DEEP = "it is too deeply nested"
+TOO_MANY_PARTS = f"it has more than {MAX_PARTS:_} lists and objects".replace("_", " ")
 
 _Result = TypeVar("_Result")
 _Convert = Callable[[Any], Any]
@@ -132,32 +138,42 @@ def _measure(value: Any, max_bytes: int, convert: _Convert, max_values: float = 
     """A few shared lists can stand for billions of elements, and the text of one long string is written without a pause
     for other threads: so it is counted before. Raises _ManyValues."""
     left, stack = max_bytes, [value]
-    values_left = max_values
+    values_left, parts_left = max_values, MAX_PARTS
     while stack:
         values_left -= 1
         if values_left < 0:
             raise _ManyValues
         each = stack.pop()
         match each:
-            case str():
-                left -= _measure_text(each, left)
-            case None | bool():
-                left -= 4
-            case int():
-                left -= _measure_integer(each)
-            case float():
-                left -= len(repr(each))
-            case dict():
-                left -= max(2, 4 * len(each))
-                stack += [*each.keys(), *each.values()] if left >= 0 else []
-            case list() | tuple():
-                left -= max(2, 2 * len(each))
-                stack += each if left >= 0 else []
+            case str() | int() | float() | None:
+                left -= _measure_simple(each, left)
+            case dict() | list() | tuple():
+                parts_left -= 1
+                left -= max(2, (4 if isinstance(each, dict) else 2) * len(each))
+                stack += _list_inside(each) if left >= 0 else []
             case _:
                 stack.append(_replace(each, convert))
         if left < 0:
             raise TooMuchJson
+        if parts_left < 0:
+            raise ValueError(TOO_MANY_PARTS)
     return max_bytes - left
+
+
+def _list_inside(value: dict[Any, Any] | list[Any] | tuple[Any, ...]) -> Collection[Any]:
+    return [*value.keys(), *value.values()] if isinstance(value, dict) else value
+
+
+def _measure_simple(value: str | float | None, left: int) -> int:
+    match value:
+        case str():
+            return _measure_text(value, left)
+        case None | bool():
+            return 4
+        case int():
+            return _measure_integer(value)
+        case _:
+            return len(repr(value))
 
 
 def _measure_text(text: str, left: int) -> int:
@@ -230,7 +246,8 @@ def _read(text: str, decoder: json.JSONDecoder) -> Any:
 
 def _write_slowly(value: Any) -> str:
     try:
-        return "".join(_ENCODER.iterencode(value))
+        texts = _ENCODER.iterencode(value)
+        return "".join(iter(lambda: "".join(islice(texts, JOINED_TEXTS)), ""))
     except RecursionError:
         raise ValueError(TOO_DEEP) from None
 
@@ -260,8 +277,18 @@ class _SlowDecoder(json.JSONDecoder):
 
     def __init__(self) -> None:
         super().__init__(parse_constant=_refuse_constant, parse_float=_read_float)
-        self.parse_object, self.parse_array = JSONObject, JSONArray
+        self._parts_left = MAX_PARTS
+        self.parse_object, self.parse_array = self._count(JSONObject), self._count(JSONArray)
         self.scan_once = py_make_scanner(self)
+
+    def _count(self, parse: Callable[..., _Result]) -> Callable[..., _Result]:
+        def parse_next(*arguments: Any) -> _Result:
+            self._parts_left -= 1
+            if self._parts_left < 0:
+                raise ValueError(TOO_MANY_PARTS)
+            return parse(*arguments)
+
+        return parse_next
 
 
 # It begins with what all alternatives begin with: otherwise it takes 50 times as long, and keeps Python's lock.

@@ -56,7 +56,7 @@ def _read_clock() -> float:
 @asynccontextmanager
 async def watch_loop() -> AsyncIterator[Delays]:
     """Measures the turns of the loop that runs, until the block ends. Garbage is collected, and threads hand Python's
-    lock over, as in a gateway."""
+    lock over, as in a gateway: not among what all earlier tests have left."""
     turns, switch_interval, thresholds = Delays(), sys.getswitchinterval(), gc.get_threshold()
 
     async def take_turns() -> None:
@@ -67,11 +67,13 @@ async def watch_loop() -> AsyncIterator[Delays]:
     watching = asyncio.create_task(take_turns())
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     gc.set_threshold(*GC_THRESHOLDS)
+    gc.freeze()
     await asyncio.sleep(0)  # the first turn begins before the block
     try:
         yield turns
     finally:
         sys.setswitchinterval(switch_interval)
+        gc.unfreeze()
         gc.set_threshold(*thresholds)
         watching.cancel()
         await asyncio.wait([watching])

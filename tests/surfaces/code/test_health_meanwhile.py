@@ -11,6 +11,7 @@ import pytest
 from tests.contracts.sandbox import python_escapes, typescript_escapes
 from tests.contracts.sandbox.loop_watch import Delays, watch_loop
 from tests.surfaces.code.conftest import TIMEOUT_SECONDS, CodeClient
+from toolscript.adapters.bounded_json import MAX_PARTS
 from toolscript.services.code.slots import RunSlots
 
 pytestmark = pytest.mark.req("C-02", "X-06")
@@ -40,9 +41,9 @@ TYPESCRIPT = [
     "a large argument",
 ]
 
-# Of all values of so many bytes these take longest.
-KEEP_AND_READ = """
-await save_result('lists', Array.from({length: 1_500_000}, () => []));
+# Of all values that are not refused these take longest.
+KEEP_AND_READ = f"""
+await save_result('lists', Array.from({{length: {MAX_PARTS - 2}}}, () => []));
 await load_result('lists');
 """
 

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from tests.contracts.sandbox.loop_watch import watch_loop
 from tests.fixtures.coroutines import finish
-from toolscript.adapters.bounded_json import MAX_UNMEASURED, SMALL_TEXT_LENGTH, SMALL_VALUES, RunValues, TooMuchJson
+from toolscript.adapters.bounded_json import (
+    MAX_PARTS,
+    MAX_UNMEASURED,
+    SMALL_TEXT_LENGTH,
+    SMALL_VALUES,
+    RunValues,
+    TooMuchJson,
+)
 from toolscript.domain.errors import InvalidArguments
 
 pytestmark = pytest.mark.req("C-02")
@@ -94,6 +101,21 @@ async def test_what_is_no_json_is_not_read(size: int) -> None:
     for text in ("NaN", "[1,", "[" * 10**5, "-Infinity", "[-1e400]"):
         with pytest.raises(ValueError, match=r"is not JSON|is too large|Expecting value|too deeply nested"):
             await RunValues(10**6).read(text + " " * size)
+
+
+@pytest.mark.parametrize("part", ["[]", "{}", '{"a":[]}'])
+async def test_lists_and_objects_are_counted_because_python_frees_them_without_a_pause(part: str) -> None:
+    values, size = RunValues(10**9), part.count("[") + part.count("{")
+    allowed, refused = (f"[{','.join([part] * count)}]" for count in ((MAX_PARTS - 1) // size, MAX_PARTS // size))
+    async with watch_loop() as turns:
+        value = await values.read(allowed)
+        assert len(await values.copy(value, 10**9, refuse)) == len(value)
+        assert len(await values.write(value)) >= len(allowed)
+        with pytest.raises(ValueError, match="more than 250 000 lists and objects"):
+            await values.read(refused)
+        with pytest.raises(ValueError, match="more than 250 000 lists and objects"):
+            await values.measure([value, []], 10**9, refuse)
+    turns.check()
 
 
 async def test_a_value_is_copied_as_json_would() -> None:

@@ -254,7 +254,7 @@ class _ProgramRun:
         try:
             return ProgramOutcome(RunEnd.DONE, await self._values.read(text))
         except ValueError as error:
-            return ProgramOutcome(RunEnd.FAILED, message=f"the program's value cannot be written as JSON: {error}")
+            return ProgramOutcome(RunEnd.FAILED, message=f"the program's value cannot be returned: {error}")
 
     def _describe_size(self) -> str:
         return f"the program's value is larger than {self._limits.output_bytes} bytes of JSON: return less of it"

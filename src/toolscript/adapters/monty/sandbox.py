@@ -187,7 +187,7 @@ class MontySandbox:
             message = f"the program's value is larger than {limits.output_bytes} bytes of JSON: return less of it"
             return ProgramOutcome(RunEnd.OUTPUT, message=message)
         except ValueError as error:
-            return ProgramOutcome(RunEnd.FAILED, message=f"the program's value cannot be written as JSON: {error}")
+            return ProgramOutcome(RunEnd.FAILED, message=f"the program's value cannot be returned: {error}")
 
 
 class _HostCalls:
@@ -248,7 +248,7 @@ class _HostCalls:
         except TooMuchJson:
             raise InvalidArguments(f"more than {self._max_bytes} bytes of arguments") from None
         except ValueError as error:
-            raise InvalidArguments(f"the arguments cannot be written as JSON: {error}") from None
+            raise InvalidArguments(f"the arguments cannot be used: {error}") from None
 
     def print(self, _: str, text: str) -> None:
         """Hands on what is printed, from a thread of Monty's. More than enough to reach any limit is dropped."""
