@@ -203,6 +203,17 @@ async def test_a_skill_is_proposed_from_the_map_and_approved_with_the_keyboard_a
     assert await page.locator(".skill-tools a").all_inner_texts() == ["echo"]
 
 
+async def test_a_page_that_writes_its_address_late_does_not_undo_a_step_to_another(
+    console_gateway: RunningGateway, open_page: OpenPage
+) -> None:
+    page = await open_page(console_gateway.url)
+    await page.evaluate("""import('/console/core/router.js').then(({ replaceAddress }) => {
+        location.hash = '#/tools';  // the page hears of it later
+        replaceAddress('#/search?q=late');
+    })""")
+    await page.get_by_role("heading", name="Tools", exact=True, level=1).wait_for()
+
+
 @pytest.mark.req("W-02")
 async def test_every_page_fits_a_small_screen(console_gateway: RunningGateway, open_page: OpenPage) -> None:
     page = await open_page(console_gateway.url, width=400, theme="dark")

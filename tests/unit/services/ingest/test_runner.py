@@ -72,7 +72,10 @@ async def test_each_file_is_worked_on_and_a_bad_one_does_not_stop_the_others(sto
     assert [file.outcome.problem for file in failed] == ["damaged", "ZeroDivisionError: a bug"]
 
 
-async def test_a_file_waits_while_something_is_unavailable_and_fails_after_some_attempts(store: SqlJobs) -> None:
+async def test_a_file_waits_while_something_is_unavailable_and_fails_after_some_attempts(
+    store: SqlJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LEASE_SECONDS", 2.0**40)
     attempts: list[int] = []
 
     def fail_twice(file: JobFile) -> None:

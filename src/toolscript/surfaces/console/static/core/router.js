@@ -2,7 +2,11 @@
 import { createStore } from "./store.js";
 
 export const route = createStore(parse(location.hash));
-addEventListener("hashchange", () => route.set(parse(location.hash)));
+let shown = location.hash;
+addEventListener("hashchange", () => {
+  shown = location.hash;
+  route.set(parse(shown));
+});
 
 function parse(hash) {
   const [path, query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
@@ -20,7 +24,9 @@ export function go(address) {
   location.hash = address.replace(/^#/, "");
 }
 
-/** Changes the address without a step in the history: for what one types. */
+/** Changes the address without a step in the history: for what one types. A step whose event is still to come wins. */
 export function replaceAddress(address) {
-  if (location.hash !== address) history.replaceState(null, "", address);
+  if (location.hash !== shown || shown === address) return;
+  history.replaceState(null, "", address);
+  shown = location.hash;
 }
