@@ -26,6 +26,7 @@ from toolscript.services.code.run import RunRequest
 from toolscript.services.code.slots import MAX_RUNS, MAX_RUNS_OF_USER, RunSlots
 from toolscript.settings import load_settings
 from toolscript.surfaces.callers import OWNER
+from toolscript.surfaces.http import server
 
 pytestmark = pytest.mark.req("C-02", "G-19")
 
@@ -65,6 +66,20 @@ async def test_programs_of_one_key_do_not_keep_out_those_of_others(
         assert refused.headers["Retry-After"] == "1"
         assert refused.json()["error"]["message"].startswith("3 of your programs are running, as many as you may run")
         assert (await client.run("1", other))["value"] == 1
+
+
+async def test_a_gateway_that_stops_says_so_to_who_waits_for_a_program(
+    client: CodeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "SHUTDOWN_TIMEOUT_SECONDS", 1)
+    async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS) as http:
+        async with serve(client.app) as url:
+            answering = asyncio.create_task(http.post(f"{url}/api/v1/run", json={"code": SLOW}))
+            await wait_for_calls(client, 1)
+        response = await answering
+    assert response.status_code == 503
+    assert response.json()["error"]["message"].startswith("the gateway is stopping")
+    assert response.headers["X-Request-ID"]
 
 
 async def test_a_program_is_one_call_and_its_calls_are_one_each(client: CodeClient) -> None:

@@ -6,6 +6,7 @@ request is processed, and sent back with every response, also with unexpected er
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 import secrets
@@ -13,6 +14,7 @@ import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from toolscript.domain.errors import Unavailable
 from toolscript.domain.requests import (
     COMMAND_LINE,
     caller_name,
@@ -21,6 +23,7 @@ from toolscript.domain.requests import (
     request_id,
     surface_name,
 )
+from toolscript.surfaces.http.errors import error_response
 from toolscript.surfaces.http.served_app import ServedApp
 
 HEADER = b"x-request-id"
@@ -29,6 +32,7 @@ MCP_PATH = "/mcp"
 CARD_NAME = "server-card"
 NO_STATUS = 499
 UNKNOWN_CLIENT = "unknown"
+STOPPING = Unavailable("the gateway is stopping and did not finish this request: send it again when it runs")
 _PRINTABLE = re.compile(rb"[ -~]{1,128}")
 
 log = logging.getLogger(__name__)
@@ -81,6 +85,10 @@ class RequestTracking:
                     await self.app(scope, receive, send_with_id)
                 finally:
                     finish(_route_template(scope), status)
+        except asyncio.CancelledError:
+            if status == NO_STATUS and self._served.is_stopping.is_set():
+                await error_response(STOPPING)(scope, receive, send_with_id)
+            raise
         finally:
             self._record(scope, status, time.perf_counter() - started)
             request_id.reset(token)
