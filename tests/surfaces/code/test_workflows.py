@@ -336,6 +336,30 @@ async def test_the_schema_of_a_result_refers_to_its_own_definitions_only(client:
     assert "references must begin with #/$defs/ or #/definitions/" in response.json()["error"]["message"]
 
 
+@pytest.mark.parametrize("field", ["parameters", "result"])
+@pytest.mark.parametrize(
+    ("reference", "is_right"),
+    [
+        ("#/$defs/name", True),
+        ("#/$defs/a~1b%20c", True),
+        ("#/$defs/name/anyOf/1", True),
+        ("#/$defs/other", False),
+        ("#/$defs/name/anyOf/2", False),
+    ],
+)
+async def test_references_of_schemas_lead_somewhere(
+    client: CodeClient, field: str, reference: str, is_right: bool
+) -> None:
+    definitions = {"name": {"anyOf": [{"type": "string"}, {"type": "null"}]}, "a/b c": {"type": "string"}}
+    schema = {"type": "object", "properties": {"words": {"$ref": reference}}, "$defs": definitions}
+    body = {**SHOUT, "source": "return {}", "cases": [], field: schema}
+    response = await client.http.put("/api/v1/workflows/typed", json=body)
+    assert response.status_code == (200 if is_right else 422), response.text
+    if not is_right:
+        message = response.json()["error"]["message"]
+        assert message == f"{field}: the reference '{reference}' leads nowhere in the schema"
+
+
 async def test_a_value_whose_check_takes_too_long_is_not_lost(client: CodeClient) -> None:
     source = "return [str(number) for number in range(80_000)]"
     pattern = {"type": "array", "items": {"type": "string", "pattern": "^(a|a)*$|."}, "uniqueItems": True}

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
+from urllib.parse import unquote
 
 from toolscript.codegen.parameters import PARAMETERS, declare_parameters
 from toolscript.domain.errors import Conflict, InvalidArguments, NotFound, TimedOut, ToolscriptError, Unavailable
@@ -230,13 +231,18 @@ class Workflows:
         return f"{opening}{problem.field}: {problem.message}" if problem else None
 
     async def _check_schemas(self, workflow: Workflow) -> None:
-        for field, schema in {"parameters": workflow.parameters, "result": workflow.output_schema}.items():
+        schemas = {"parameters": workflow.parameters, "result": workflow.output_schema}
+        for field, schema in schemas.items():
             if schema and (fault := await self._checker.find_fault(schema, within=CHECK_SECONDS)):
                 raise _build_invalid(field, f"must be a valid JSON Schema: {fault}")
         if not workflow.returns_object and any(
             not each.startswith(RESULT_REFERENCES) for each in _list_references(workflow.result)
         ):
             raise _build_invalid("result", f"references must begin with {' or '.join(RESULT_REFERENCES)}")
+        for field, schema in schemas.items():
+            for reference in _list_references(schema):
+                if not _leads_somewhere(schema, reference):
+                    raise _build_invalid(field, f"the reference {reference[:100]!r} leads nowhere in the schema")
 
     async def _check(self, workflow: Workflow, caller: RunCaller) -> None:
         _check_texts(workflow)
@@ -289,6 +295,23 @@ def _list_references(schema: Any) -> Iterator[str]:
         case list():
             for part in schema:
                 yield from _list_references(part)
+
+
+def _leads_somewhere(schema: Any, reference: str) -> bool:
+    """Whether a path within the schema exists. Other references, by names and to other documents, are left to those who
+    follow them."""
+    if not reference.startswith("#/"):
+        return True
+    part = schema
+    for name in unquote(reference[2:]).split("/"):
+        key = name.replace("~1", "/").replace("~0", "~")
+        if isinstance(part, Mapping) and key in part:
+            part = part[key]
+        elif isinstance(part, list) and key.isdecimal() and int(key) < len(part):
+            part = part[int(key)]
+        else:
+            return False
+    return True
 
 
 def _check_texts(workflow: Workflow) -> None:
