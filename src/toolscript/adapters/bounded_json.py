@@ -35,6 +35,9 @@ FEW_BITS = 64
 MIN_REFUSED_BITS = 14_000
 # Of a value's lists and objects. Python collects garbage among them and frees them without a pause: 30 ms for as many.
 MAX_PARTS = 250_000
+# The arguments of all running calls of a program may have as many, or as many as one value. As objects of Python, they
+# may need 200 MB.
+MIN_OPEN_BYTES = 8_000_000
 # Texts are joined without a pause.
 JOINED_TEXTS = 50_000
 TOO_DEEP = "it is too deeply nested"
@@ -67,10 +70,10 @@ class RunValues:
     """The values of one run. Of all runs' large values one at a time is worked on, in a thread; a run with many of them
     waits for its own ones, so that others get their turn."""
 
-    def __init__(self, max_open_bytes: int) -> None:
-        """With the most bytes that the arguments of its running calls may have together."""
+    def __init__(self, max_bytes: int) -> None:
+        """With the most bytes that one value may have."""
         self._turn = asyncio.Lock()
-        self._max_open_bytes = max_open_bytes
+        self._max_open_bytes = max(max_bytes, MIN_OPEN_BYTES)
         self._open_bytes = 0
         self._unmeasured = 0
 

@@ -15,6 +15,7 @@ from tests.fixtures.coroutines import finish
 from toolscript.adapters.bounded_json import (
     MAX_PARTS,
     MAX_UNMEASURED,
+    MIN_OPEN_BYTES,
     SMALL_TEXT_LENGTH,
     SMALL_VALUES,
     RunValues,
@@ -149,10 +150,11 @@ async def test_large_values_that_wait_are_bounded() -> None:
     assert await values.measure([1] * 100, 10**9, refuse) == 300
 
 
-async def test_arguments_of_running_calls_are_bounded() -> None:
-    values = RunValues(100)
-    with values.hold_arguments(60), pytest.raises(InvalidArguments, match="start fewer at a time"):  # noqa: SIM117
+@pytest.mark.parametrize(("max_bytes", "allowed"), [(1000, MIN_OPEN_BYTES), (10**7, 10**7)])
+async def test_arguments_of_running_calls_are_bounded(max_bytes: int, allowed: int) -> None:
+    values = RunValues(max_bytes)
+    with values.hold_arguments(allowed - 40), pytest.raises(InvalidArguments, match="start fewer at a time"):  # noqa: SIM117
         with values.hold_arguments(41):
             pass
-    with values.hold_arguments(100):
+    with values.hold_arguments(allowed):
         pass

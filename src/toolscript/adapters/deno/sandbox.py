@@ -153,7 +153,7 @@ class _ProgramRun:
         self._process = process
         self._host = host
         self._limits = limits
-        self._values = RunValues(max(limits.memory_bytes, limits.output_bytes))
+        self._values = RunValues(limits.output_bytes)
         self._calls: set[asyncio.Task[None]] = set()
         self._stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._first_line = 0

@@ -194,7 +194,7 @@ class _HostCalls:
     """What one run asks of its host."""
 
     def __init__(self, host: ProgramHost, limits: SandboxLimits) -> None:
-        self.values = RunValues(max(limits.memory_bytes, limits.output_bytes))
+        self.values = RunValues(limits.output_bytes)
         self._host = host
         self._max_bytes = limits.output_bytes
         self._loop = asyncio.get_running_loop()
