@@ -67,13 +67,13 @@ async def watch_loop() -> AsyncIterator[Delays]:
     watching = asyncio.create_task(take_turns())
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     gc.set_threshold(*GC_THRESHOLDS)
+    gc.collect()
     gc.freeze()
     await asyncio.sleep(0)  # the first turn begins before the block
     try:
         yield turns
     finally:
         sys.setswitchinterval(switch_interval)
-        gc.unfreeze()
         gc.set_threshold(*thresholds)
         watching.cancel()
         await asyncio.wait([watching])

@@ -99,15 +99,17 @@ async def typescript(anyio_backend: str, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture
-async def workflow_client(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CodeClient]:
-    """A gateway with workflows, in both languages."""
+async def workflow_client(
+    request: pytest.FixtureRequest, anyio_backend: str, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[CodeClient]:
+    """A gateway with workflows, in Python or the languages that are its parameter."""
     settings = load_settings(
         variables={},
         data_dir=tmp_path_factory.mktemp("workflows"),
         search_model="hashed-64",
         index="memory:",
         port=0,
-        code="python,typescript",
+        code=getattr(request, "param", "python"),
     )
     async with open_app(settings, serving=True) as app:
         app.profiles.replace(

@@ -76,6 +76,7 @@ async def test_workflows_inside_can_make_as_many_calls_as_the_run_may(client: Co
     assert answer["end"] == "done", answer
 
 
+@pytest.mark.parametrize("workflow_client", ["python,typescript"], indirect=True)
 @pytest.mark.parametrize("language", ["python", "typescript"])
 async def test_the_processor_time_of_workflows_inside_is_that_of_the_run(client: CodeClient, language: str) -> None:
     loop = BURN if language == "python" else "let total = 0; while (true) total += 1;"
@@ -114,6 +115,7 @@ return error
     assert "have used its 0.4 seconds of processor time" in answer["value"]
 
 
+@pytest.mark.parametrize("workflow_client", ["python,typescript"], indirect=True)
 @pytest.mark.parametrize("language", ["python", "typescript"])
 async def test_many_workflows_inside_of_workflows_at_a_time_do_not_wait_for_each_other(
     client: CodeClient, language: str

@@ -54,6 +54,7 @@ async def test_a_saved_program_is_found_described_and_called(client: CodeClient)
     assert '"Z"' in text
 
 
+@pytest.mark.parametrize("workflow_client", ["python,typescript"], indirect=True)
 async def test_a_program_in_typescript_is_a_tool_as_well(client: CodeClient) -> None:
     await client.save("join_words", TYPED)
     assert (await client.call_over_http("workflows__join_words", {"words": ["a", "b"]})).json() == {"joined": "a-b"}
