@@ -67,6 +67,28 @@ async def test_where_a_key_is_required_the_page_asks_for_it_and_keeps_it_for_the
     assert await page.evaluate("localStorage.length") == 0
 
 
+async def test_a_dialog_that_is_needed_again_while_it_closes_is_shown(
+    keyed: RunningGateway, open_page: OpenPage
+) -> None:
+    page = await open_page(f"{keyed.url}/{SEARCH}", expects=(REFUSED,))
+    dialog = page.get_by_role("dialog", name="Sign in")
+    await dialog.wait_for()
+    await page.evaluate("""import('/console/core/api.js').then(({ signInNeeded }) => {
+        const close = HTMLDialogElement.prototype.close;
+        HTMLDialogElement.prototype.close = function () {
+            HTMLDialogElement.prototype.close = close;
+            this.addEventListener('close', () => { window.hasClosed = true; });
+            close.call(this);  // its event comes later
+            signInNeeded.set({ message: 'needed again' });
+        };
+        signInNeeded.set(null);
+    })""")
+    await page.wait_for_function("window.hasClosed")
+    await dialog.get_by_text("needed again").wait_for()
+    await page.keyboard.press("Escape")
+    await dialog.wait_for(state="hidden")
+
+
 @pytest.mark.req("W-02")
 async def test_a_key_without_a_scope_gets_the_reason(keyed: RunningGateway, folder: Path, open_page: OpenPage) -> None:
     key = create_key(folder, "search")
