@@ -13,6 +13,8 @@ import signal
 import socket
 import sys
 
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
 
 def main() -> None:
     _, address, module, *arguments = sys.argv
@@ -28,14 +30,23 @@ def main() -> None:
                 with open(f"{file}.new", "w", encoding="ascii") as opened:  # noqa: PTH123, pathlib takes 10 ms to import
                     opened.write(str(pid))
                 os.replace(f"{file}.new", file)  # noqa: PTH105
-            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-                signal.signal(number, lambda received, _: os.kill(pid, received))
+            for number in SIGNALS:
+                signal.signal(number, lambda received, _: _pass_on(pid, received))
             _release_streams()
             code = int(lines.readline())
+    for number in SIGNALS:  # those that come too late for the command must not decide how this ends
+        signal.signal(number, signal.SIG_IGN)
     if code < 0:
         signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     sys.exit(code)
+
+
+def _pass_on(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:  # it has ended
+        return
 
 
 def _release_streams() -> None:
