@@ -307,7 +307,7 @@ def _leads_somewhere(schema: Any, reference: str) -> bool:
         key = name.replace("~1", "/").replace("~0", "~")
         if isinstance(part, Mapping) and key in part:
             part = part[key]
-        elif isinstance(part, list) and key.isdecimal() and int(key) < len(part):
+        elif isinstance(part, list) and key in map(str, range(len(part))):
             part = part[int(key)]
         else:
             return False
