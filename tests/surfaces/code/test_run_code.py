@@ -441,3 +441,9 @@ return [sorted(each["id"] for each in found), [each["quarantined"] for each in f
     assert "box__echo" in ids
     assert "box__slow" not in ids
     assert {*marks, about} == {"its description has changed"}
+
+
+async def test_a_value_that_ends_the_process_by_its_memory_is_a_limit_and_no_internal_error(client: CodeClient) -> None:
+    answer = await client.run("return [[] for _ in range(300_000)]")
+    assert answer.get("end") in {"memory", "failed"}, answer
+    assert (await client.run("return 1"))["value"] == 1

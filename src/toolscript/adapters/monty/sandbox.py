@@ -161,7 +161,7 @@ class MontySandbox:
             outcome = _describe_failure(error)
         try:
             return replace(outcome, cpu_seconds=await session.feed_run(READ_CPU_SECONDS))
-        except MontyError:  # of a program that has used its memory
+        except (MontyError, RuntimeError):  # of a program that has used its memory, or ended its process with that
             return outcome
 
     @staticmethod
