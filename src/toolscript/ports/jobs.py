@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from toolscript.domain.files.jobs import FileState, Job, JobFile, JobTarget
@@ -51,10 +51,18 @@ class JobStore(Protocol):
         """Files with greater numbers than `after`, ordered by number."""
 
     async def claim(
-        self, worker: str, place: str, *, limit: int, now: float, until: float, job_id: str | None = None
+        self,
+        worker: str,
+        place: str,
+        *,
+        limit: int,
+        now: float,
+        until: float,
+        job_id: str | None = None,
+        without: Collection[FileKey] = (),
     ) -> list[tuple[Job, JobFile]]:
-        """Leases files that wait, of jobs for any place or this one (or of one job), to this worker. Jobs take turns.
-        The jobs have no counts."""
+        """Leases files that wait, of jobs for any place or this one (or of one job), to this worker; none of `without`.
+        Jobs take turns. The jobs have no counts."""
 
     async def renew(self, worker: str, steps: Mapping[FileKey, tuple[int, int]], *, until: float) -> set[FileKey]:
         """Renews the worker's leases and records how far the files are; returns those that are still its own: others

@@ -78,6 +78,17 @@ async def test_workers_that_claim_at_the_same_time_get_different_files(store: Jo
     assert sorted(numbers) == list(range(40))
 
 
+async def test_files_that_a_worker_leaves_out_are_left_to_others(store: JobStore) -> None:
+    await start(store)
+    await start(store, 1, replace(JOB, id="documents-2"))
+    one, two = (JOB.id, 0), (JOB.id, 2)
+    claimed = await store.claim("a", "", limit=9, now=0, until=30, without=[one, two])
+    assert sorted((file.job_id, file.number) for _, file in claimed) == [(JOB.id, 1), ("documents-2", 0)]
+    claimed = await store.claim("a", "", limit=9, now=0, until=30, job_id=JOB.id, without=[one])
+    assert [(file.job_id, file.number) for _, file in claimed] == [two]
+    assert [file.number for file in await claim(store, "b")] == [0]
+
+
 async def test_jobs_take_turns(store: JobStore) -> None:
     other = replace(JOB, id="documents-2", owner="other")
     await start(store, 10)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -18,6 +18,7 @@ _SUMS = ("added", "changed", "unchanged", "removed", "passages")
 _OUTCOME_COLUMNS = (*_SUMS, "title", "problem", "warnings")
 _ALL_FILE_COLUMNS = (*_FILE_COLUMNS, *_OUTCOME_COLUMNS, "leased_by", "leased_until")
 _OPEN = "state IN ('waiting', 'running')"
+_KEY = "job_id || '/' || number"
 _OF_FILE = "WHERE job_id = :job_id AND number = :number"
 _OF_PLACE = "SELECT id FROM jobs WHERE place = '' OR place = :place"
 _NO_LEASE = {"leased_by": "", "leased_until": 0.0}
@@ -89,14 +90,24 @@ class SqlJobs:
         return await self._database.read(work)
 
     async def claim(
-        self, worker: str, place: str, *, limit: int, now: float, until: float, job_id: str | None = None
+        self,
+        worker: str,
+        place: str,
+        *,
+        limit: int,
+        now: float,
+        until: float,
+        job_id: str | None = None,
+        without: Collection[FileKey] = (),
     ) -> list[tuple[Job, JobFile]]:
         where = f"job_id IN ({_OF_PLACE})" if job_id is None else "job_id = :job_id"
-        only = {"place": place} if job_id is None else {"job_id": job_id}
+        only: dict[str, Any] = {"place": place} if job_id is None else {"job_id": job_id}
+        only["without"] = [f"{other}/{number}" for other, number in without]
 
         def work(session: Session) -> list[tuple[Job, JobFile]]:
             rows = session.rows(
                 f"SELECT * FROM job_files WHERE {_OPEN} AND leased_until <= :now AND {where} "
+                f"AND NOT {session.among(_KEY, 'without')} "
                 f"ORDER BY number, job_id LIMIT :limit {session.dialect.skip_locked}",
                 now=now,
                 limit=limit,

@@ -107,13 +107,19 @@ class JobRunner:
         if not free:
             return 0
         now = self._clock()
+        # A file of its own can be free while the task that gives it back ends, or after this process slept for longer
+        # than its lease.
         claimed = await self._store.claim(
-            self._worker, self._place, limit=free, now=now, until=now + LEASE_SECONDS, job_id=job_id
+            self._worker,
+            self._place,
+            limit=free,
+            now=now,
+            until=now + LEASE_SECONDS,
+            job_id=job_id,
+            without=list(self._running),
         )
         for job, file in claimed:
             key = (file.job_id, file.number)
-            if key in self._running:  # this process slept for longer than its lease
-                continue
             self._steps[key] = (0, 0)
             self._running[key] = asyncio.create_task(self._work_on(job, file), name=f"ingest {file.name}")
             self._running[key].add_done_callback(partial(self._forget, key))
@@ -169,14 +175,13 @@ class JobRunner:
         """Renews leases, and stops the work on files that were cancelled through another gateway."""
         while True:
             await asyncio.sleep(RENEW_SECONDS)
-            renewed = dict(self._steps)
+            renewed = dict(self._running)
             if not renewed:
                 continue
             try:
-                own = await self._store.renew(self._worker, renewed, until=self._clock() + LEASE_SECONDS)
+                own = await self._store.renew(self._worker, dict(self._steps), until=self._clock() + LEASE_SECONDS)
             except ToolscriptError as error:
                 log.warning("leases_not_renewed", extra={"reason": error.message})
                 continue
             for key in renewed.keys() - own:
-                if task := self._running.get(key):
-                    task.cancel()
+                renewed[key].cancel()  # not a newer attempt at the same file

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.fixtures.databases import open_memory_database
 from toolscript.adapters.sql.jobs import SqlJobs
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.files.jobs import FileOutcome, FileState, Job, JobFile, JobState, JobTarget
+from toolscript.ports.jobs import FileKey
 from toolscript.services.ingest import runner as module
 from toolscript.services.ingest.runner import JobRunner
 from toolscript.services.support.concurrency import Progress
@@ -98,6 +100,70 @@ async def test_a_file_waits_while_something_is_unavailable_and_fails_after_some_
     flaky, never = await store.list_files(JOB.id, limit=9)
     assert (flaky.state, attempts) == (FileState.DONE, [1, 2, 3])
     assert (never.state, never.outcome.problem) == (FileState.FAILED, "the model is gone")
+
+
+async def test_a_file_that_another_attempt_still_lets_go_of_is_not_claimed_and_forgotten(store: SqlJobs) -> None:
+    class SlowToAnswer(SqlJobs):
+        has_claimed = asyncio.Event()
+
+        async def claim(self, *args: Any, **named: Any) -> list[tuple[Job, JobFile]]:
+            claimed = await store.claim(*args, **named)
+            self.has_claimed.set()
+            return claimed
+
+        async def postpone(self, worker: str, file: JobFile, *, until: float) -> None:
+            await store.postpone(worker, file, until=0.0)
+            self.has_claimed.clear()
+            runner.wake()
+            await self.has_claimed.wait()
+
+    def fail_once(file: JobFile) -> None:
+        if file.attempts == 1:
+            raise Unavailable("the index does not answer")
+
+    await start(store, "flaky")
+    runner = JobRunner(SlowToAnswer(store._database), Work(flaky=fail_once), place="here")
+    async with asyncio.timeout(20):  # less than a lease
+        await runner.run_job(JOB.id)
+    (file,) = await store.list_files(JOB.id, limit=1)
+    assert (file.state, file.attempts) == (FileState.DONE, 2)
+
+
+async def test_a_late_answer_about_the_leases_stops_no_newer_attempt(
+    store: SqlJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RENEW_SECONDS", 0.001)
+    is_renewing, is_postponed, is_second, may_end = (asyncio.Event() for _ in range(4))
+
+    class SlowToAnswer(SqlJobs):
+        async def renew(self, worker: str, steps: Mapping[FileKey, tuple[int, int]], *, until: float) -> set[FileKey]:
+            if is_postponed.is_set():
+                return await store.renew(worker, steps, until=until)
+            is_renewing.set()
+            await is_postponed.wait()
+            own = await store.renew(worker, steps, until=until)
+            await is_second.wait()
+            asyncio.get_running_loop().call_later(0.01, may_end.set)
+            return own
+
+        async def postpone(self, worker: str, file: JobFile, *, until: float) -> None:
+            await store.postpone(worker, file, until=0.0)
+            is_postponed.set()
+
+    class TwoAttempts:
+        async def do(self, job: Job, file: JobFile, progress: Progress) -> FileOutcome:
+            if file.attempts == 1:
+                await is_renewing.wait()
+                raise Unavailable("the index does not answer")
+            is_second.set()
+            await may_end.wait()
+            return FileOutcome(added=1)
+
+    await start(store, "flaky")
+    async with asyncio.timeout(20):  # less than a lease
+        await JobRunner(SlowToAnswer(store._database), TwoAttempts(), place="here").run_job(JOB.id)
+    (file,) = await store.list_files(JOB.id, limit=1)
+    assert (file.state, file.attempts) == (FileState.DONE, 2)
 
 
 async def test_a_file_that_stops_every_process_is_given_up(store: SqlJobs) -> None:
