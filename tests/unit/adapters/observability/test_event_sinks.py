@@ -282,7 +282,7 @@ async def test_a_collector_that_hangs_fills_the_queue_and_the_first_events_are_d
     collector.let_go.clear()
     sink = open_http_sink(collector.root, queue_size=50, interval=0.0)
     sink.record({"number": -1})
-    await asyncio.to_thread(collector.arrived.acquire)
+    assert await asyncio.to_thread(collector.arrived.acquire, timeout=60)
     started = time.thread_time()
     for number in range(1000):
         sink.record({"number": number})
@@ -297,7 +297,7 @@ async def test_closing_waits_two_seconds_for_a_collector_that_hangs(collector: C
     collector.let_go.clear()
     sink = open_http_sink(collector.root, interval=0.0)
     sink.record({"number": 1})
-    await asyncio.to_thread(collector.arrived.acquire)
+    assert await asyncio.to_thread(collector.arrived.acquire, timeout=60)
     sink.record({"number": 2})
     started = time.monotonic()
     await sink.close()

@@ -259,7 +259,7 @@ async def test_concurrent_prompts_are_limited() -> None:
     with chat_api(answering=lambda _: Reply(json.dumps(BLUE), hold=True)) as api:
         model = OpenAiChat(api.url, None, "tiny", at_once=3)
         answers = asyncio.gather(*(model.answer(PROMPT) for _ in range(10)))
-        arrivals = [await asyncio.to_thread(api.arrived.acquire, timeout=seconds) for seconds in (10, 10, 10, 0.3)]
+        arrivals = [await asyncio.to_thread(api.arrived.acquire, timeout=seconds) for seconds in (60, 60, 60, 0.3)]
         assert arrivals == [True, True, True, False]
         api.let_go.set()
         assert await answers == [BLUE] * 10

@@ -538,7 +538,7 @@ async def test_concurrent_requests_share_one_read_of_the_keys(
     keys.hold = True
     async with verifying(keys.url, clock) as verifies:
         asking = [asyncio.create_task(verifies.verify(rsa.sign(CLAIMS))) for _ in range(20)]
-        await asyncio.to_thread(keys.arrived.acquire)
+        assert await asyncio.to_thread(keys.arrived.acquire, timeout=60)
         keys.let_go.set()
         assert await asyncio.gather(*asking) == [Principal("acme")] * 20
         assert keys.times == 1
@@ -554,7 +554,7 @@ async def test_a_new_key_is_found_at_once_with_one_read_for_concurrent_requests(
         keys.hold = True
         keys.arrived = type(keys.arrived)(0)
         asking = [asyncio.create_task(verifies.verify(second.sign(CLAIMS))) for _ in range(20)]
-        await asyncio.to_thread(keys.arrived.acquire)
+        assert await asyncio.to_thread(keys.arrived.acquire, timeout=60)
         keys.let_go.set()
         assert await asyncio.gather(*asking) == [Principal("acme")] * 20
         assert keys.times == 2
@@ -695,9 +695,9 @@ async def test_a_cancelled_request_does_not_stop_others_that_wait_for_the_keys(
     keys.hold = True
     async with verifying(keys.url, clock) as verifies:
         first, second = (asyncio.create_task(verifies.verify(rsa.sign(CLAIMS))) for _ in range(2))
-        await asyncio.to_thread(keys.arrived.acquire)
+        assert await asyncio.to_thread(keys.arrived.acquire, timeout=60)
         first.cancel()
-        await asyncio.to_thread(keys.arrived.acquire)
+        assert await asyncio.to_thread(keys.arrived.acquire, timeout=60)
         keys.let_go.set()
         assert await second == Principal("acme")
         assert first.cancelled()

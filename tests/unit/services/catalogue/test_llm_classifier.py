@@ -268,7 +268,7 @@ async def test_prompts_run_as_concurrently_as_the_model_allows() -> None:
         model = OpenAiChat(api.url, None, "tiny", retries=0, at_once=12)
         items = [(Item(f"s{n}", "tool"), NOBODY) for n in range(20)]
         answers = asyncio.create_task(LlmClassifier(model).classify(items, SKILLS))
-        assert all([await asyncio.to_thread(api.arrived.acquire, timeout=10) for _ in range(12)])
+        assert all([await asyncio.to_thread(api.arrived.acquire, timeout=60) for _ in range(12)])
         api.let_go.set()
         assert all(await answers)
         await model.close()
