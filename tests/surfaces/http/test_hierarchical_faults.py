@@ -36,7 +36,9 @@ SEARCH = "/api/v1/search"
 REQUEST = {"query": "read a file", "skill_threshold": 0.0, "tool_threshold": 0.0}
 # What hangs here hangs for ever, so this tells a deadline from none, also where other work takes the processor.
 MAX_SECONDS = 30.0
-SHORT_SECONDS = 1.0
+# All pass in the 200 s of a hang. The time for tools is also that for the catalogue, which is read while the time for
+# the embedding runs.
+TIMEOUTS = StageTimeouts(embedding=190.0, skills=150.0, tools=150.0, schemas=150.0)
 
 PLACES: Mapping[str, tuple[str, str, str | None]] = {
     "embedder": ("embedder", "embed_query", None),
@@ -113,43 +115,26 @@ async def filled(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -
         yield app
 
 
-def limit_hanging_stages(faults: Sequence[FaultyAdapter]) -> StageTimeouts:
-    """Little time for what hangs, and plenty for the rest."""
-    hanging = {faulty.method for faulty in faults if faulty.fault is hang}
-
-    def limit(*methods: str) -> float:
-        return SHORT_SECONDS if hanging.intersection(methods) else MAX_SECONDS
-
-    return StageTimeouts(
-        embedding=limit("embed_query"),
-        skills=limit("scroll", "vectors"),
-        tools=limit("dense", "payloads", "get_schemas"),
-        schemas=limit("get_schemas"),
-    )
-
-
 @asynccontextmanager
 async def open_client(app: App, *faults: FaultyAdapter) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the application with faults in these parts."""
-    parts: dict[str, Any] = {"embedder": app.model.embedder, "index": app.index, "item_store": app.item_store}
+    real = {"embedder": app.model.embedder, "index": app.index, "item_store": app.item_store}
+    parts: dict[str, Any] = {name: FaultyAdapter(part) for name, part in real.items()}
     for faulty in faults:
-        (name,) = [name for name, part in parts.items() if part is faulty.real]
+        (name,) = [name for name, part in real.items() if part is faulty.real]
         parts[name] = faulty
-    timeouts = limit_hanging_stages(faults)
-    search = HierarchicalSearch(
-        ToolRanking(Retriever(parts["embedder"], parts["index"]), load_capabilities()),
-        CatalogueSnapshots(
-            parts["item_store"],
-            parts["index"],
-            SimilarityRange(0.0, 1.0),
-            read_timeout=timeouts.skills / 2,
-        ),
-        timeouts,
+    snapshots = CatalogueSnapshots(
+        parts["item_store"], parts["index"], SimilarityRange(0.0, 1.0), read_timeout=TIMEOUTS.skills / 2
     )
+    ranking = ToolRanking(Retriever(parts["embedder"], parts["index"]), load_capabilities())
+    search = HierarchicalSearch(ranking, snapshots, TIMEOUTS)
     serving = ServedApp(app.settings, replace_parts(app, hierarchical_search=search))
     transport = httpx.ASGITransport(create_http_app(serving), raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-        yield client
+        try:
+            yield client
+        finally:
+            await snapshots.close()
 
 
 def add_fault(app: App, place: str, fault: Fault) -> FaultyAdapter:
@@ -288,9 +273,10 @@ async def test_a_direct_search_ignores_failing_skills(filled: App, fault: str) -
 
 async def test_concurrent_searches_wait_once_for_hanging_skills(filled: App) -> None:
     async with open_client(filled, add_fault(filled, "skills", hang)) as http:
-        started = time.monotonic()
+        clock = asyncio.get_running_loop()
+        started = clock.time()
         answers = await asyncio.gather(*(search_ok(http, limit=1 + n % 50) for n in range(50)))
-    assert time.monotonic() - started < 40 * SHORT_SECONDS
+    assert clock.time() - started < 40 * TIMEOUTS.skills
     assert all(response["metadata"]["degraded"] == ["index"] for response in answers)
 
 
@@ -299,7 +285,7 @@ async def test_concurrent_searches_wait_once_for_hanging_skills(filled: App) -> 
 @pytest.mark.parametrize(("place", "stage"), [("skills", "skills"), ("tools", "tools")])
 async def test_a_failing_single_stage_is_a_503(filled: App, place: str, stage: str, fault: str) -> None:
     async with open_client(filled, add_fault(filled, place, FAULTS[fault])) as http:
-        answer = await asyncio.wait_for(http.get(f"{SEARCH}/{stage}?query=read&threshold=0"), MAX_SECONDS)
+        answer = await http.get(f"{SEARCH}/{stage}?query=read&threshold=0")
     assert answer.status_code == 503, answer.text
     error = answer.json()["error"]
     assert error["code"] == "UNAVAILABLE"
@@ -311,6 +297,6 @@ async def test_a_failing_single_stage_is_a_503(filled: App, place: str, stage: s
 async def test_a_single_stage_without_a_vector_is_a_503(filled: App, fault: str) -> None:
     async with open_client(filled, add_fault(filled, "embedder", FAULTS[fault])) as http:
         for stage in ("skills", "tools"):
-            answer = await asyncio.wait_for(http.get(f"{SEARCH}/{stage}?query=read&threshold=0"), MAX_SECONDS)
+            answer = await http.get(f"{SEARCH}/{stage}?query=read&threshold=0")
             assert answer.status_code == 503
             assert "the embedding model does not respond" in answer.json()["error"]["message"]

@@ -14,6 +14,7 @@ import pytest
 
 from tests.fixtures.catalogue import Events
 from tests.fixtures.databases import open_memory_database
+from tests.fixtures.faults import Fault, FaultyAdapter, hang, raising
 from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
 from toolscript.adapters.sql.documents import SqlDocuments
 from toolscript.domain.access import Plan, Principal
@@ -66,27 +67,6 @@ class LengthEmbedder:
         return self.says if self.says is not None else [len(p) / 100 for p in passages]
 
     async def close(self) -> None: ...
-
-
-class Faulty:
-    """A port whose named methods fail or hang."""
-
-    def __init__(self, port: object, **faults: Exception | None) -> None:
-        self._port = port
-        self._faults = faults
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in self._faults:
-            return getattr(self._port, name)
-        fault = self._faults[name]
-
-        async def call(*_: Any, **__: Any) -> None:
-            if fault is None:
-                await asyncio.Event().wait()
-            else:
-                raise fault
-
-        return call
 
 
 class Nonsense(HashedEmbedder):
@@ -396,10 +376,10 @@ async def test_without_a_model_hybrid_search_ranks_by_words(
     by_word = await archive.hits("red wine", search_type=KEYWORD)
     faults: dict[str, Any] = {
         "none": None,
-        "fails": Faulty(HashedEmbedder(64), embed_query=Unavailable("no")),
-        "hangs": Faulty(HashedEmbedder(64), embed_query=None),
+        "fails": FaultyAdapter(HashedEmbedder(64), "embed_query", raising(Unavailable("no"))),
+        "hangs": FaultyAdapter(HashedEmbedder(64), "embed_query", hang),
         "makes no sense": Nonsense(64),
-        "breaks": Faulty(HashedEmbedder(64), embed_query=RuntimeError("no")),
+        "breaks": FaultyAdapter(HashedEmbedder(64), "embed_query", raising(RuntimeError("no"))),
     }
     archive.embedder = faults[fault]
     page = await archive.service.search(ACME, DocumentQuery("red wine"))
@@ -413,20 +393,18 @@ async def test_without_a_model_hybrid_search_ranks_by_words(
     assert unwell.value.details == {"adapter": "embedder"}
 
 
-FAULTS = [Unavailable("no"), ConnectionError("no"), None]
-# For one that hangs: the calls before it must be done by then.
-MAX_SECONDS_OF_A_HANG = 1.0
+FAULTS = {
+    "says-so": raising(Unavailable("no")),
+    "breaks": raising(ConnectionError("no")),
+    "hangs": hang,
+}
 
 
 @pytest.mark.req("D-06", "D-12")
-@pytest.mark.parametrize("fault", FAULTS, ids=["says-so", "breaks", "hangs"])
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 @pytest.mark.parametrize("call", ["dense", "match", "count", "scroll", "payloads"])
-async def test_an_index_that_fails_is_named(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch, call: str, fault: Exception | None
-) -> None:
-    if fault is None:
-        monkeypatch.setattr(document_search, "MAX_SECONDS", MAX_SECONDS_OF_A_HANG)
-    archive.index = Faulty(archive.index, **{call: fault})
+async def test_an_index_that_fails_is_named(archive: Archive, call: str, fault: Fault) -> None:
+    archive.index, archive.store = FaultyAdapter(archive.index, call, fault), FaultyAdapter(archive.store)
     kind = {"count": SEMANTIC, "match": KEYWORD}.get(call, HYBRID)
     with pytest.raises(Unavailable) as refused:
         await archive.hits(None if call == "scroll" else "wine", search_type=kind)
@@ -438,14 +416,10 @@ async def test_an_index_that_fails_is_named(
 
 
 @pytest.mark.req("D-06", "D-12")
-@pytest.mark.parametrize("fault", FAULTS, ids=["says-so", "breaks", "hangs"])
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 @pytest.mark.parametrize("call", ["count_terms", "get_documents", "ping"])
-async def test_a_store_that_fails_is_named(
-    archive: Archive, monkeypatch: pytest.MonkeyPatch, call: str, fault: Exception | None
-) -> None:
-    if fault is None:
-        monkeypatch.setattr(document_search, "MAX_SECONDS", MAX_SECONDS_OF_A_HANG)
-    archive.store = Faulty(archive.store, **{call: fault})
+async def test_a_store_that_fails_is_named(archive: Archive, call: str, fault: Fault) -> None:
+    archive.store, archive.index = FaultyAdapter(archive.store, call, fault), FaultyAdapter(archive.index)
     with pytest.raises(Unavailable) as refused:
         await (archive.service.check() if call == "ping" else archive.hits("wine"))
     assert refused.value.details == {"adapter": "store"}
@@ -494,7 +468,7 @@ async def test_a_stream_that_fails_at_any_time_records_one_event(archive: Archiv
     stream = await archive.service.stream(ACME, DocumentQuery("wine"))
     await archive.store.delete_documents("acme", ["wine"])
     assert [h.doc_id for batch in [b async for b in stream.batches] for h in batch] == ["rent", "lease"]
-    archive.store = Faulty(archive.store, get_documents=ConnectionError("no"))
+    archive.store = FaultyAdapter(archive.store, "get_documents", raising(ConnectionError("no")))
     stream = await archive.service.stream(ACME, DocumentQuery("wine"))
     with pytest.raises(Unavailable):
         [batch async for batch in stream.batches]
@@ -544,7 +518,7 @@ async def test_ids_of_tenants_and_documents_are_kept_separate(archive: Archive) 
 
 async def test_ranking_reads_no_payloads(archive: Archive) -> None:
     assert await archive.index.count(DOCUMENTS) == 3
-    archive.index = Faulty(archive.index, payloads=ConnectionError("no"))
+    archive.index = FaultyAdapter(archive.index, "payloads", raising(ConnectionError("no")))
     assert len(await archive.ids("wine", include_snippets=False)) == 3
 
 

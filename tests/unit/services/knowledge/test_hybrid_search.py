@@ -175,9 +175,8 @@ async def test_the_words_of_a_removed_or_replaced_source_are_no_longer_counted()
 
 @pytest.mark.parametrize("fault", sorted(FAULTS.keys() - {"none"}))
 async def test_without_counts_of_terms_the_search_is_by_meaning(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "EMBEDDED_BY", 5.0)
-    monkeypatch.setattr(module, "RANKED_BY", 60.0)
-    monkeypatch.setattr(module, "READ_BY", 60.0)
+    monkeypatch.setattr(module, "RANKED_BY", 120.0)
+    monkeypatch.setattr(module, "READ_BY", 180.0)
     library = Library()
     await write(library)
     library.store = FaultyAdapter(library.store, "count_terms", FAULTS[fault])
