@@ -18,6 +18,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 def main() -> None:
     _, address, module, *arguments = sys.argv
+    signals = _PassedOn()
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(address)
         socket.send_fds(connection, [b"\0"], [0, 1, 2])
@@ -30,23 +31,40 @@ def main() -> None:
                 with open(f"{file}.new", "w", encoding="ascii") as opened:  # noqa: PTH123, pathlib takes 10 ms to import
                     opened.write(str(pid))
                 os.replace(f"{file}.new", file)  # noqa: PTH105
-            for number in SIGNALS:
-                signal.signal(number, lambda received, _: _pass_on(pid, received))
+            signals.pass_to(pid)
             _release_streams()
             code = int(lines.readline())
     for number in SIGNALS:  # those that come too late for the command must not decide how this ends
         signal.signal(number, signal.SIG_IGN)
     if code < 0:
-        signal.signal(-code, signal.SIG_DFL)
+        if -code != signal.SIGKILL:  # which has no handler to reset
+            signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     sys.exit(code)
 
 
-def _pass_on(pid: int, number: int) -> None:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:  # it has ended
-        return
+class _PassedOn:
+    """Signals for the command. Those that come before it runs are passed on when it does."""
+
+    def __init__(self) -> None:
+        self._pid: int | None = None
+        self._early: list[int] = []
+        for number in SIGNALS:
+            signal.signal(number, lambda received, _: self._receive(received))
+
+    def pass_to(self, pid: int) -> None:
+        self._pid = pid
+        while self._early:
+            self._receive(self._early.pop(0))
+
+    def _receive(self, number: int) -> None:
+        if self._pid is None:
+            self._early.append(number)
+            return
+        try:
+            os.kill(self._pid, number)
+        except ProcessLookupError:  # it has ended
+            return
 
 
 def _release_streams() -> None:

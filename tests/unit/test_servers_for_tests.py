@@ -6,11 +6,14 @@ import gzip
 import json
 import os
 import signal
+import socket
 import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import anyio
@@ -20,7 +23,7 @@ from mcp.client import Client
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.servers import KEY, WebServer, make_scripted_spec, serving_http
+from tests.servers import KEY, WebServer, make_scripted_spec, preloaded_command, serving_http
 from tests.servers import postgres as postgres_servers
 from tests.servers.postgres import connect, empty_database
 from tests.servers.preloaded import VARIABLE, run_preloaded, toolscript_command
@@ -302,6 +305,34 @@ def test_a_preloaded_command_ends_with_its_caller(
         process.send_signal(number)
         process.stdout.read()  # ends when the command has closed it
         assert process.wait() == (0 if number == signal.SIGTERM else -signal.SIGKILL)
+
+
+def test_a_preloaded_command_that_is_killed_has_its_exit_code(command: list[str], tmp_path: Path) -> None:
+    environment = os.environ | {"TOOLSCRIPT_DATA_DIR": str(tmp_path), "TOOLSCRIPT_SEARCH_MODEL": "hashed-64"}
+    arguments = ["gateway", "start", "--port", "0"]
+    with subprocess.Popen([*command, *arguments], stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        assert any("Serving" in line for line in process.stdout)
+        os.kill(json.loads((tmp_path / "gateway.json").read_text())["pid"], signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+
+
+def test_a_signal_reaches_a_preloaded_command_that_runs_later() -> None:
+    """The socket stands for the process that runs commands: it decides when the command runs."""
+    with TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"{folder}/socket")
+        server.listen()
+        server.settimeout(60)
+        stand_in = [sys.executable, "-I", "-S", preloaded_command.__file__, f"{folder}/socket", "toolscript"]
+        with subprocess.Popen(stand_in) as process:
+            connection, _ = server.accept()
+            process.send_signal(signal.SIGTERM)
+            with connection, connection.makefile("w") as lines, subprocess.Popen(["sleep", "60"]) as running:
+                lines.write(f"{running.pid}\n")
+                lines.flush()
+                assert running.wait() == -signal.SIGTERM
+                lines.write("7\n")
+            assert process.wait() == 7
 
 
 def test_a_lock_that_a_test_has_left_behind_is_named(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
