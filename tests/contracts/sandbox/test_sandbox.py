@@ -220,6 +220,16 @@ async def test_a_sleep_takes_no_processor_time(sandbox: Sandbox, programs: Contr
 
 
 @pytest.mark.req("C-02")
+@pytest.mark.parametrize("kind", ["monty"])
+async def test_a_sleep_takes_the_time_that_it_is_given(sandbox: Sandbox) -> None:
+    """Monty by itself ends it after ten seconds."""
+    began = time.perf_counter()
+    outcome = await run(sandbox, "import asyncio\nawait asyncio.sleep(10.5)")
+    assert outcome.end is RunEnd.DONE
+    assert time.perf_counter() - began >= 10.5
+
+
+@pytest.mark.req("C-02")
 async def test_a_program_that_fails_has_used_processor_time(sandbox: Sandbox, programs: ContractPrograms) -> None:
     outcome = await run(sandbox, programs.raise_in_line_3)
     assert outcome.end is RunEnd.FAILED

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.fixtures.coroutines import think_for
+from tests.fixtures.coroutines import put_clock_forward, think_for
 from tests.servers import make_scripted_server
 from toolscript.app.app import App, open_app
 from toolscript.domain.programs import DEFAULT_LIMITS, RunEnd, RunReport
@@ -88,14 +88,22 @@ async def test_the_time_of_several_questions_at_once_does_not_count_twice(app: A
         await both_wait.wait()
         return await think(method, params)
 
+    limits, done = replace(DEFAULT_LIMITS, seconds=60.0), 0
+
+    async def note_progress(_: float, __: float | None = None, message: str | None = None) -> None:
+        """Lets all the time of the program pass after both calls."""
+        nonlocal done
+        done += message == "box__echo: done"
+        if done == 2:
+            put_clock_forward(limits.seconds)
+
     program = """
 import asyncio
 await asyncio.gather(*[tools.box.echo({"text": each}) for each in ["a", "b"]])
 await asyncio.sleep(3600)
 """
-    relay = CallRelay(user="", capabilities={"elicitation": {}}, ask=ask)
-    # Monty by itself would cut the sleep to ten seconds.
-    request = RunRequest(program, limits=replace(DEFAULT_LIMITS, seconds=11.0))
+    relay = CallRelay(user="", capabilities={"elicitation": {}}, ask=ask, on_progress=note_progress)
+    request = RunRequest(program, limits=limits)
     began = time.monotonic()
     report = await app.code.run_code.run(request, RunCaller(OWNER, relay, may_search=True))
     assert (report.outcome.end, [call.outcome for call in report.calls]) == (RunEnd.TIME, ["ok", "ok"]), report
