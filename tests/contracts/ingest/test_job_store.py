@@ -125,11 +125,13 @@ async def test_only_the_worker_that_has_a_file_can_renew_and_finish_it(store: Jo
     assert (await store.get_job(JOB.id)).state is JobState.DONE
 
 
-async def test_what_a_stopped_worker_had_waits_again(store: JobStore) -> None:
-    await start(store)
-    await claim(store, "a")
+async def test_what_a_stopped_worker_had_waits_again_and_only_a_killed_one_has_made_an_attempt(store: JobStore) -> None:
+    await start(store, 2)
+    await claim(store, "a", limit=1)
+    await claim(store, "killed")
     await store.release(worker="a")
-    assert len(await claim(store, "b")) == 3
+    await store.release(place="")
+    assert [(file.name, file.attempts) for file in await claim(store, "b")] == [("f0.md", 1), ("f1.md", 2)]
 
 
 async def test_a_postponed_file_is_tried_again_later(store: JobStore) -> None:

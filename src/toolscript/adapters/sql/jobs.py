@@ -161,8 +161,12 @@ class SqlJobs:
     async def release(self, *, worker: str | None = None, place: str | None = None) -> None:
         where = f"job_id IN ({_OF_PLACE})" if worker is None else "leased_by = :worker"
         parameters = {"place": place} if worker is None else {"worker": worker}
-        sql = "UPDATE job_files SET state = 'waiting', leased_by = '', leased_until = 0 WHERE state = 'running'"
-        await self._database.write(lambda session: session.run(f"{sql} AND {where}", **parameters))
+        attempts = "attempts" if worker is None else "attempts - 1"
+        sql = (
+            f"UPDATE job_files SET state = 'waiting', attempts = {attempts}, leased_by = '', leased_until = 0 "
+            f"WHERE state = 'running' AND {where}"
+        )
+        await self._database.write(lambda session: session.run(sql, **parameters))
 
     async def read_content(self, job_id: str, number: int) -> bytes:
         sql = f"SELECT content FROM job_contents {_OF_FILE}"

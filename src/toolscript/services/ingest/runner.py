@@ -45,6 +45,7 @@ class JobRunner:
         self._running: dict[FileKey, asyncio.Task[None]] = {}
         self._steps: dict[FileKey, tuple[int, int]] = {}
         self._changed = asyncio.Event()
+        self._claiming: asyncio.Future[list[tuple[Job, JobFile]]] | None = None
         self._loops: list[asyncio.Task[None]] = []
 
     async def start(self, *, alone: bool) -> None:
@@ -85,6 +86,8 @@ class JobRunner:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._claiming:  # nothing stops a store that has begun
+            await asyncio.gather(self._claiming, return_exceptions=True)
         if tasks:
             with suppress(Unavailable):
                 await self._store.release(worker=self._worker)
@@ -99,6 +102,8 @@ class JobRunner:
                 await self._start_some()
             except ToolscriptError as error:
                 log.warning("jobs_not_read", extra={"reason": error.message})
+            except Exception:
+                log.exception("jobs_not_read")
             await self._wait(POLL_SECONDS)
 
     async def _start_some(self, job_id: str | None = None) -> int:
@@ -109,15 +114,18 @@ class JobRunner:
         now = self._clock()
         # A file of its own can be free while the task that gives it back ends, or after this process slept for longer
         # than its lease.
-        claimed = await self._store.claim(
-            self._worker,
-            self._place,
-            limit=free,
-            now=now,
-            until=now + LEASE_SECONDS,
-            job_id=job_id,
-            without=list(self._running),
+        self._claiming = asyncio.ensure_future(
+            self._store.claim(
+                self._worker,
+                self._place,
+                limit=free,
+                now=now,
+                until=now + LEASE_SECONDS,
+                job_id=job_id,
+                without=list(self._running),
+            )
         )
+        claimed = await asyncio.shield(self._claiming)
         for job, file in claimed:
             key = (file.job_id, file.number)
             self._steps[key] = (0, 0)
@@ -182,6 +190,9 @@ class JobRunner:
                 own = await self._store.renew(self._worker, dict(self._steps), until=self._clock() + LEASE_SECONDS)
             except ToolscriptError as error:
                 log.warning("leases_not_renewed", extra={"reason": error.message})
+                continue
+            except Exception:
+                log.exception("leases_not_renewed")
                 continue
             for key in renewed.keys() - own:
                 renewed[key].cancel()  # not a newer attempt at the same file

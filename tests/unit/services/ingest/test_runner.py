@@ -96,13 +96,18 @@ async def test_a_file_waits_while_something_is_unavailable_and_fails_after_some_
         now += 20.0  # instead of waiting
         return now
 
-    await JobRunner(store, Work(flaky=fail_twice, never=always_fail), place="here", clock=tick).run_job(JOB.id)
+    async with asyncio.timeout(60):
+        await JobRunner(store, Work(flaky=fail_twice, never=always_fail), place="here", clock=tick).run_job(JOB.id)
     flaky, never = await store.list_files(JOB.id, limit=9)
     assert (flaky.state, attempts) == (FileState.DONE, [1, 2, 3])
     assert (never.state, never.outcome.problem) == (FileState.FAILED, "the model is gone")
 
 
-async def test_a_file_that_another_attempt_still_lets_go_of_is_not_claimed_and_forgotten(store: SqlJobs) -> None:
+async def test_a_file_that_another_attempt_still_lets_go_of_is_not_claimed_and_forgotten(
+    store: SqlJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LEASE_SECONDS", 2.0**40)
+
     class SlowToAnswer(SqlJobs):
         has_claimed = asyncio.Event()
 
@@ -123,7 +128,7 @@ async def test_a_file_that_another_attempt_still_lets_go_of_is_not_claimed_and_f
 
     await start(store, "flaky")
     runner = JobRunner(SlowToAnswer(store._database), Work(flaky=fail_once), place="here")
-    async with asyncio.timeout(20):  # less than a lease
+    async with asyncio.timeout(60):
         await runner.run_job(JOB.id)
     (file,) = await store.list_files(JOB.id, limit=1)
     assert (file.state, file.attempts) == (FileState.DONE, 2)
@@ -132,6 +137,7 @@ async def test_a_file_that_another_attempt_still_lets_go_of_is_not_claimed_and_f
 async def test_a_late_answer_about_the_leases_stops_no_newer_attempt(
     store: SqlJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(module, "LEASE_SECONDS", 2.0**40)
     monkeypatch.setattr(module, "RENEW_SECONDS", 0.001)
     is_renewing, is_postponed, is_second, may_end = (asyncio.Event() for _ in range(4))
 
@@ -160,7 +166,7 @@ async def test_a_late_answer_about_the_leases_stops_no_newer_attempt(
             return FileOutcome(added=1)
 
     await start(store, "flaky")
-    async with asyncio.timeout(20):  # less than a lease
+    async with asyncio.timeout(60):
         await JobRunner(SlowToAnswer(store._database), TwoAttempts(), place="here").run_job(JOB.id)
     (file,) = await store.list_files(JOB.id, limit=1)
     assert (file.state, file.attempts) == (FileState.DONE, 2)
@@ -197,7 +203,8 @@ async def test_a_cancelled_job_stops_here_and_in_other_processes(
         work = Work()
         runner = JobRunner(store, work, place="here")
         running = asyncio.create_task(runner.run_job(JOB.id))
-        await work.started.wait()
+        async with asyncio.timeout(60):
+            await work.started.wait()
         await store.cancel(JOB.id)
         if stops_itself:
             runner.stop_job(JOB.id)
@@ -207,13 +214,78 @@ async def test_a_cancelled_job_stops_here_and_in_other_processes(
         await store.remove_old(before=1.0)
 
 
-async def test_a_runner_that_stops_gives_its_files_back(store: SqlJobs) -> None:
+async def test_a_runner_that_stops_gives_its_files_back_and_has_made_no_attempt(store: SqlJobs) -> None:
+    await start(store, "endless")
+    for _ in range(module.MAX_ATTEMPTS + 1):
+        work = Work()
+        runner = JobRunner(store, work, place="here")
+        await runner.start(alone=False)
+        async with asyncio.timeout(60):
+            await work.started.wait()
+        (file,) = await store.list_files(JOB.id, limit=1)
+        assert (file.attempts, runner.find_steps(file)) == (1, (1, 2))
+        await runner.close()
+        (file,) = await store.list_files(JOB.id, limit=1)
+        assert (file.state, file.attempts) == (FileState.WAITING, 0)
+
+
+async def test_a_runner_that_stops_gives_back_what_the_store_is_about_to_lease_to_it(store: SqlJobs) -> None:
+    has_begun, may_go_on = asyncio.Event(), asyncio.Event()
+
+    async def claim(*args: Any, **named: Any) -> list[tuple[Job, JobFile]]:
+        has_begun.set()
+        await may_go_on.wait()
+        return await store.claim(*args, **named)
+
+    class GoesOn(SqlJobs):
+        """Does, as a thread would, what nobody waits for any more."""
+
+        claiming: asyncio.Task[list[tuple[Job, JobFile]]]
+
+        async def claim(self, *args: Any, **named: Any) -> list[tuple[Job, JobFile]]:
+            self.claiming = asyncio.create_task(claim(*args, **named))
+            return await asyncio.shield(self.claiming)
+
+    await start(store, "endless")
+    slow = GoesOn(store._database)
+    runner = JobRunner(slow, Work(), place="here")
+    await runner.start(alone=False)
+    async with asyncio.timeout(60):
+        await has_begun.wait()
+        closing = asyncio.create_task(runner.close())
+        await asyncio.wait([closing], timeout=0.1)
+        may_go_on.set()
+        await asyncio.gather(closing, slow.claiming)
+    (file,) = await store.list_files(JOB.id, limit=1)
+    assert (file.state, file.attempts) == (FileState.WAITING, 0)
+
+
+async def test_a_fault_of_the_store_that_nobody_expected_does_not_end_the_work(
+    store: SqlJobs, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.001)
+    monkeypatch.setattr(module, "RENEW_SECONDS", 0.001)
+    faults = {"claim": ValueError("a row of a newer version"), "renew": KeyError("steps")}
+
+    class FaultyOnce(SqlJobs):
+        async def claim(self, *args: Any, **named: Any) -> list[tuple[Job, JobFile]]:
+            if error := faults.pop("claim", None):
+                raise error
+            return await store.claim(*args, **named)
+
+        async def renew(self, *args: Any, **named: Any) -> set[FileKey]:
+            if error := faults.pop("renew", None):
+                raise error
+            return await store.renew(*args, **named)
+
     await start(store, "endless")
     work = Work()
-    runner = JobRunner(store, work, place="here")
+    runner = JobRunner(FaultyOnce(store._database), work, place="here")
     await runner.start(alone=False)
-    await work.started.wait()
-    (file,) = await store.list_files(JOB.id, limit=1)
-    assert runner.find_steps(file) == (1, 2)
+    async with asyncio.timeout(60):
+        await work.started.wait()
+        await store.cancel(JOB.id)
+        while runner._running:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
     await runner.close()
-    assert (await store.get_job(JOB.id)).counts.files == {FileState.WAITING: 1}
+    assert {record.message for record in caplog.records if record.exc_info} == {"jobs_not_read", "leases_not_renewed"}
