@@ -37,7 +37,7 @@ class ArgumentChecker(Protocol):
         takes too long, and Unavailable when nothing can be checked."""
 
     async def find_fault(self, schema: Schema, *, within: float) -> str:
-        """Why a schema cannot be used; empty if it can. Raises as `check` does."""
+        """Why a schema, or a reference within it, cannot be used; empty if all can. Raises as `check` does."""
 
     async def close(self) -> None:
         """Ends what it has started."""

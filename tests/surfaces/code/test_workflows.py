@@ -338,28 +338,14 @@ async def test_the_schema_of_a_result_refers_to_its_own_definitions_only(client:
 
 
 @pytest.mark.parametrize("field", ["parameters", "result"])
-@pytest.mark.parametrize(
-    ("reference", "is_right"),
-    [
-        ("#/$defs/name", True),
-        ("#/$defs/a~1b%20c", True),
-        ("#/$defs/name/anyOf/1", True),
-        ("#/$defs/other", False),
-        ("#/$defs/name/anyOf/2", False),
-        (f"#/$defs/name/anyOf/{'9' * 5000}", False),
-    ],
-)
-async def test_references_of_schemas_lead_somewhere(
-    client: CodeClient, field: str, reference: str, is_right: bool
-) -> None:
-    definitions = {"name": {"anyOf": [{"type": "string"}, {"type": "null"}]}, "a/b c": {"type": "string"}}
-    schema = {"type": "object", "properties": {"words": {"$ref": reference}}, "$defs": definitions}
-    body = {**SHOUT, "source": "return {}", "cases": [], field: schema}
-    response = await client.http.put("/api/v1/workflows/typed", json=body)
-    assert response.status_code == (200 if is_right else 422), response.text
-    if not is_right:
-        message = response.json()["error"]["message"]
-        assert message == f"{field}: the reference '{reference[:100]}' leads nowhere in the schema"
+async def test_references_of_schemas_lead_somewhere(client: CodeClient, field: str) -> None:
+    schema = {"type": "object", "properties": {"words": {"$ref": "#/$defs/words"}}}
+    body = {**SHOUT, "source": "return {}", "cases": [], field: schema | {"$defs": {"words": {"type": "string"}}}}
+    await client.save("typed", body)
+    response = await client.http.put("/api/v1/workflows/typed", json={**body, field: schema})
+    assert response.status_code == 422, response.text
+    expected = f"{field}: must be a valid JSON Schema: the reference '#/$defs/words' leads nowhere in it"
+    assert response.json()["error"]["message"] == expected
 
 
 async def test_a_value_whose_check_takes_too_long_is_not_lost(client: CodeClient) -> None:

@@ -44,10 +44,12 @@ class WorkerChecker:
         return ArgumentProblem(reply["field"], reply["message"]) if "message" in reply else None
 
     async def find_fault(self, schema: Schema, *, within: float) -> str:
-        """Why a schema cannot be used; empty if it can. Raises as `check` does."""
-        return str((await self._ask(schema, {}, within)).get("unusable", ""))
+        """Why a schema, or a reference within it, cannot be used; empty if all can. Raises as `check` does."""
+        return str((await self._ask(schema, {}, within, references=True)).get("unusable", ""))
 
-    async def _ask(self, schema: Schema, arguments: Mapping[str, Any], within: float) -> dict[str, Any]:
+    async def _ask(
+        self, schema: Schema, arguments: Mapping[str, Any], within: float, *, references: bool = False
+    ) -> dict[str, Any]:
         digest = hashlib.sha256(json.dumps(schema).encode()).hexdigest()
         self._refuse_paused(digest)
         try:
@@ -57,7 +59,7 @@ class WorkerChecker:
             raise TimedOut("other checks took too long") from None
         try:
             self._refuse_paused(digest)  # it may be one of those
-            return await self._check(digest, schema, arguments, within)
+            return await self._check(digest, schema, arguments, within, references)
         except (OSError, ValueError) as error:
             raise Unavailable(f"arguments cannot be checked: {error}") from error
         finally:
@@ -68,16 +70,18 @@ class WorkerChecker:
         async with self._lock:
             await self._stop()
 
-    async def _check(self, digest: str, schema: Schema, arguments: Mapping[str, Any], within: float) -> dict[str, Any]:
+    async def _check(
+        self, digest: str, schema: Schema, arguments: Mapping[str, Any], within: float, references: bool
+    ) -> dict[str, Any]:
         worker = self._worker or await self._start(min(START_SECONDS, SHARE * within))
         seconds = min(self._seconds, SHARE * within)
         content, is_done = json.dumps(arguments), False
+        request = f'{{"digest": "{digest}", "references": {json.dumps(references)}, "arguments": {content}'
         try:
             async with asyncio.timeout(seconds):
-                reply = await _exchange(worker, f'{{"digest": "{digest}", "arguments": {content}}}')
+                reply = await _exchange(worker, f"{request}}}")
                 if "unknown" in reply:
-                    request = f'{{"digest": "{digest}", "arguments": {content}, "schema": {json.dumps(schema)}}}'
-                    reply = await _exchange(worker, request)
+                    reply = await _exchange(worker, f'{request}, "schema": {json.dumps(schema)}}}')
             is_done = True
         except TimeoutError:
             if len(content) <= MAX_SMALL_CHARACTERS:

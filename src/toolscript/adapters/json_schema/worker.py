@@ -1,8 +1,8 @@
 """The worker process that checks arguments: one JSON object per line in, one per line out.
 
-A request has `digest` and `arguments`, and `schema` when the worker does not have it yet. The reply is `{}` for valid
-arguments, `{"field": …, "message": …}` for the worst problem, `{"unusable": …}` for a schema that cannot be used, and
-`{"unknown": true}` when the schema is needed.
+A request has `digest`, `arguments`, `references` (whether those of the schema must lead somewhere), and `schema` when
+the worker does not have it yet. The reply is `{}` for valid arguments, `{"field": …, "message": …}` for the worst
+problem, `{"unusable": …}` for a schema that cannot be used, and `{"unknown": true}` when the schema is needed.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError, best_match
 from jsonschema.validators import extend, validator_for
 from referencing import Registry
+from referencing.exceptions import Unresolvable
+from referencing.jsonschema import specification_with
 
 from toolscript.adapters.worker_limits import limit_worker
 
@@ -62,6 +64,8 @@ class Checks:
             elif digest not in self._validators:
                 return {"unknown": True}
             self._validators.move_to_end(digest)
+            if request["references"] and (lost := _find_lost_reference(self._validators[digest])):
+                return {"unusable": f"the reference {_shorten(lost)!r} leads nowhere in it"}
             problem = best_match(self._validators[digest].iter_errors(request["arguments"]))
         except Exception as error:  # noqa: BLE001  (a schema may make the validator fail in any way)
             return {"unusable": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"[:MAX_MESSAGE_LENGTH]}
@@ -77,6 +81,33 @@ def build_validator(schema: dict[str, Any]) -> Any:
     # Patterns are left to the tool's own server: schemas are written for ECMAScript's regular expressions.
     changed = extend(chosen, {"pattern": _accept_all, "uniqueItems": _check_unique})  # type: ignore[no-untyped-call]
     return changed(schema, registry=Registry())
+
+
+def _find_lost_reference(validator: Any) -> str | None:
+    """A reference to no part of the schema, if there is one: arguments would not be checked where it is needed."""
+    specification = specification_with(validator.ID_OF(validator.META_SCHEMA))
+    root = specification.create_resource(validator.schema)
+    address = root.id() or ""
+    registry: Registry[Any] = Registry().with_resource(address, root).crawl()
+    parts = [(root, registry.resolver(address))]
+    while parts:
+        part, resolver = parts.pop()
+        for reference in _list_references(part.contents):
+            if not _leads_to_schema(resolver, reference):
+                return reference
+        parts += [(each, resolver.in_subresource(each)) for each in part.subresources()]
+    return None
+
+
+def _list_references(schema: Any) -> list[str]:
+    return [schema[name] for name in ("$ref", "$dynamicRef") if name in schema] if isinstance(schema, dict) else []
+
+
+def _leads_to_schema(resolver: Any, reference: str) -> bool:
+    try:
+        return isinstance(resolver.lookup(reference).contents, dict | bool)
+    except (Unresolvable, ValueError):  # ValueError: a name, or a very long number, as the place in a list
+        return False
 
 
 def _accept_all(*_: object) -> None:

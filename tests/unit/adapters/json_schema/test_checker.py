@@ -35,6 +35,14 @@ async def checker() -> AsyncIterator[WorkerChecker]:
     await checker.close()
 
 
+@pytest.fixture(scope="module")
+async def shared(anyio_backend: str) -> AsyncIterator[WorkerChecker]:
+    """One worker for many checks."""
+    checker = WorkerChecker(seconds=60)
+    yield checker
+    await checker.close()
+
+
 @pytest.fixture
 async def hasty() -> AsyncIterator[WorkerChecker]:
     """Gives endless checks up soon."""
@@ -64,6 +72,54 @@ async def test_a_problem_names_its_field(checker: WorkerChecker) -> None:
 async def test_a_schema_that_no_validator_can_use_accepts_everything(checker: WorkerChecker) -> None:
     for schema in ({"type": 3}, {"$ref": "#/nowhere"}, {"$ref": "https://example.org/schema.json"}):
         assert await checker.check(schema, {"a": 1}, within=240) is None
+
+
+DEFINITIONS: dict[str, Any] = {
+    "name": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+    "a/b c": {"$anchor": "anchored", "type": "string"},
+    "book": {"$id": "urn:book", "$ref": "#/$defs/title", "$defs": {"title": {"type": "string"}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("part", "lost"),
+    [
+        ({"$ref": "#"}, ""),
+        ({"$ref": "#/$defs/name"}, ""),
+        ({"$ref": "#/$defs/a~1b%20c"}, ""),
+        ({"$ref": "#/$defs/name/anyOf/1"}, ""),
+        ({"$ref": "#anchored"}, ""),
+        ({"$dynamicRef": "#anchored"}, ""),
+        ({"$ref": "urn:book#/$defs/title"}, ""),
+        ({"const": {"$ref": "#/nowhere"}, "default": [{"$ref": "#/nowhere"}], "x": {"$ref": "#/nowhere"}}, ""),
+        ({"properties": {"const": {"$ref": "#/$defs/name"}}}, ""),
+        ({"properties": {"const": {"$ref": "#/nowhere"}}}, "#/nowhere"),
+        ({"$ref": "#/$defs/other"}, "#/$defs/other"),
+        ({"$ref": "#/$defs/title"}, "#/$defs/title"),
+        ({"$ref": "#/$defs/name/anyOf/2"}, "#/$defs/name/anyOf/2"),
+        ({"$ref": "#/$defs/name/anyOf/one"}, "#/$defs/name/anyOf/one"),
+        ({"$ref": f"#/$defs/name/anyOf/{'9' * 5000}"}, "#/$defs/name/anyOf/9"),
+        ({"$ref": "#/$defs/a~1b%20c/type"}, "#/$defs/a~1b%20c/type"),
+        ({"$ref": "#unknown"}, "#unknown"),
+        ({"$dynamicRef": "#unknown"}, "#unknown"),
+        ({"$ref": "urn:book#/$defs/name"}, "urn:book#/$defs/name"),
+        ({"$ref": "https://example.org/schema.json"}, "https://example.org/schema.json"),
+        ({"anyOf": [True, {"not": {"items": {"$ref": "#/nowhere"}}}]}, "#/nowhere"),
+    ],
+)
+async def test_a_reference_to_no_part_of_the_schema_is_a_fault(
+    shared: WorkerChecker, part: dict[str, Any], lost: str
+) -> None:
+    schema = {"type": "object", "properties": {"part": part}, "$defs": DEFINITIONS}
+    fault = await shared.find_fault(schema, within=240)
+    assert fault.startswith(f"the reference '{lost}") if lost else not fault, fault
+    assert await shared.check(schema, {}, within=240) is None
+
+
+async def test_references_are_found_in_older_schemas_by_their_own_rules(shared: WorkerChecker) -> None:
+    older = {"$schema": "http://json-schema.org/draft-07/schema#", "properties": {"a": {"$ref": "#/definitions/b"}}}
+    assert "'#/definitions/b' leads nowhere" in await shared.find_fault(older, within=240)
+    assert not await shared.find_fault({**older, "definitions": {"b": {"type": "string"}}}, within=240)
 
 
 async def test_an_endless_check_is_given_up_and_others_go_on(hasty: WorkerChecker) -> None:
@@ -123,7 +179,7 @@ async def test_a_long_name_is_a_problem_like_any_other(checker: WorkerChecker) -
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="Windows has no such timers")
 def test_a_worker_whose_gateway_was_killed_ends_by_itself() -> None:
     code = "from toolscript.adapters.json_schema import worker; worker.MAX_SECONDS = 0.2; worker.main()"
-    request = json.dumps({"digest": "d", "schema": DOUBLING, "arguments": {}}) + "\n"
+    request = json.dumps({"digest": "d", "references": False, "schema": DOUBLING, "arguments": {}}) + "\n"
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, input=request, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == -signal.SIGALRM
