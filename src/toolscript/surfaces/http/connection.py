@@ -32,6 +32,8 @@ class LimitedConnection(HttpToolsProtocol):
     _write_timer: asyncio.TimerHandle | None = None
     _is_in_head = True
     _is_refused = False
+    _could_not_send = False
+    """Whether the client had to wait for the application when its time for the next piece ended."""
     _has_request = False
     """Whether a complete request waits for its response."""
     _unparsed_bytes = 0
@@ -145,9 +147,11 @@ class LimitedConnection(HttpToolsProtocol):
             self._close()
 
     def _end_body(self) -> None:
-        # While the application does not read, the client may not send.
-        if self.flow.read_paused or self.cycle.waiting_for_100_continue:
+        # While the application does not read, the client may not send; its time begins when it may.
+        may_not_send = self.flow.read_paused or self.cycle.waiting_for_100_continue
+        if may_not_send or self._could_not_send:
             self._wait_for_body()
+            self._could_not_send = may_not_send
         else:
             self._refuse(408, Invalid(f"the next part of the body did not arrive within {BODY_SECONDS:g} seconds"))
 
