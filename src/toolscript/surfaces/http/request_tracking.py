@@ -76,19 +76,24 @@ class RequestTracking:
         address = client_address.set((scope.get("client") or (UNKNOWN_CLIENT,))[0])
         surface, preview = surface_name.set(_find_surface(scope)), is_preview.set(False)
         started = time.perf_counter()
+
+        async def answer() -> None:
+            try:
+                await self.app(scope, receive, send_with_id)
+            except asyncio.CancelledError:
+                if status == NO_STATUS and self._served.is_stopping.is_set():
+                    await error_response(STOPPING)(scope, receive, send_with_id)
+                raise
+
         try:
             if not telemetry:
-                await self.app(scope, receive, send_with_id)
+                await answer()
                 return
             with telemetry.request(scope["method"], scope["headers"]) as finish:
                 try:
-                    await self.app(scope, receive, send_with_id)
+                    await answer()
                 finally:
                     finish(_route_template(scope), status)
-        except asyncio.CancelledError:
-            if status == NO_STATUS and self._served.is_stopping.is_set():
-                await error_response(STOPPING)(scope, receive, send_with_id)
-            raise
         finally:
             self._record(scope, status, time.perf_counter() - started)
             request_id.reset(token)

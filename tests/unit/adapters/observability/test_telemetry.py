@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -106,9 +107,10 @@ async def test_without_a_provider_a_span_costs_next_to_nothing() -> None:
 
 
 def _api(telemetry: Telemetry) -> GatewayApi:
-    """An application with a search, a route that fails in a way nobody expected, and one that streams."""
+    """An application with a search, a route that fails in a way nobody expected, and one during which it stops."""
     opened = SimpleNamespace(observability=SimpleNamespace(telemetry=telemetry, metrics=None))
-    http = GatewayApi(cast("Any", SimpleNamespace(current=opened)))
+    is_stopping = asyncio.Event()
+    http = GatewayApi(cast("Any", SimpleNamespace(current=opened, is_stopping=is_stopping)))
 
     @http.get("/search/{name}")
     async def searching(name: str) -> dict[str, str]:
@@ -118,6 +120,11 @@ def _api(telemetry: Telemetry) -> GatewayApi:
     @http.get("/broken")
     async def broken() -> None:
         raise RuntimeError("nobody expected this")
+
+    @http.get("/stopping")
+    async def stopping() -> None:
+        is_stopping.set()
+        raise asyncio.CancelledError
 
     return http
 
@@ -183,6 +190,19 @@ async def test_an_error_status_marks_the_span_of_its_request(exported: tuple[Otl
     assert spans.keys() == {"GET /broken", "GET none"}
     assert (spans["GET /broken"].status.code, spans["GET none"].status.code) == (2, 0)
     assert [event.name for event in spans["GET /broken"].events] == ["exception"]
+
+
+async def test_the_span_of_a_request_that_a_stopping_gateway_ends_has_the_status_that_is_sent(
+    exported: tuple[OtlpCollector, Telemetry],
+) -> None:
+    collector, telemetry = exported
+    async with _client(telemetry) as http:
+        with suppress(asyncio.CancelledError):
+            await http.get("/stopping")
+    await telemetry.close()
+    (span,) = collector.spans
+    assert {a.key: a.value.int_value for a in span.attributes}["http.response.status_code"] == 503
+    assert span.status.code == 2
 
 
 @pytest.mark.parametrize("sent", ["", "nonsense", "00-0-0-01", f"00-{'0' * 32}-{'0' * 16}-01", "\xff"])
