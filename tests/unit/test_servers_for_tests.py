@@ -61,11 +61,22 @@ def test_tools_answer_as_they_are_named() -> None:
 
 
 def test_a_slow_call_holds_up_no_other_and_can_be_cancelled() -> None:
+    def ask(seconds: float) -> int:
+        return talk.ask("tools/call", name="slow", arguments={"seconds": seconds})
+
     with Conversation(make_scripted_spec()) as talk:
-        first, cancelled = (talk.ask("tools/call", name="slow", arguments={"seconds": s}) for s in (0.1, 0.05))
-        talk.send(method="notifications/cancelled", params={"requestId": cancelled})
+        ask(3600)
         quick = talk.ask("ping")
-        assert [talk.receive()["id"], talk.receive()["id"]] == [quick, first]
+        assert talk.receive()["id"] == quick
+        for _ in range(5):  # a busy machine may cancel it too late
+            cancelled = ask(0.05)
+            talk.send(method="notifications/cancelled", params={"requestId": cancelled})
+            last = ask(0.1)
+            answered = {talk.receive()["id"]}
+            if answered == {last}:
+                return
+            talk.receive()
+        pytest.fail("it answers calls that were cancelled")
 
 
 def test_a_server_can_die_in_the_middle_of_a_call() -> None:
@@ -244,7 +255,7 @@ async def test_the_server_on_http_tells_that_its_tools_changed(
             changed.set()
 
     transport = streamable_http_client(web.http, http_client=http)
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         async with Client(transport, mode=mode, message_handler=note) as client, AsyncExitStack() as listening:
             if mode == "auto":
                 await listening.enter_async_context(client.listen(tools_list_changed=True))

@@ -52,12 +52,12 @@ async def test_an_agent_runs_a_program_with_one_call(client: CodeClient) -> None
 async def test_calls_that_start_together_run_together(client: CodeClient) -> None:
     program = """
 import asyncio
-await asyncio.gather(*[tools.box.slow({"seconds": 0.5}) for _ in range(10)])
+await asyncio.gather(*[tools.box.slow({"seconds": 1.5}) for _ in range(10)])
 """
     began = time.monotonic()
     answer = await client.run(program)
     assert answer["end"] == "done", answer
-    assert time.monotonic() - began < 4.0
+    assert time.monotonic() - began < 14.0  # one after the other: 15
     assert len(answer["calls"]) == 10
 
 

@@ -59,9 +59,15 @@ def test_errors_that_are_no_outage_pass_unchanged(caplog: pytest.LogCaptureFixtu
 async def test_work_that_no_thread_begins_in_time_fails_and_later_work_succeeds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    threads, may_end = WorkerThreads("store", 1), threading.Event()
+    threads, has_begun, may_end = WorkerThreads("store", 1), threading.Event(), threading.Event()
+
+    def occupy() -> bool:
+        has_begun.set()
+        return may_end.wait(60)
+
+    first = asyncio.create_task(threads.run(occupy))
+    assert await asyncio.to_thread(has_begun.wait, 60)
     monkeypatch.setattr(worker_threads, "MAX_WAIT_SECONDS", 0.05)
-    first = asyncio.create_task(threads.run(lambda: may_end.wait(60)))
     late: list[str] = []
     async with asyncio.timeout(30):
         with pytest.raises(Unavailable, match="the store was busy"):
@@ -69,7 +75,7 @@ async def test_work_that_no_thread_begins_in_time_fails_and_later_work_succeeds(
     assert not first.done()  # the thread is still busy
     may_end.set()
     assert await first
-    monkeypatch.undo()
+    monkeypatch.setattr(worker_threads, "MAX_WAIT_SECONDS", 60.0)
     assert await threads.run(lambda: "done") == "done"
     assert late == []
     threads.close()

@@ -383,11 +383,23 @@ async def test_a_heading_counts_at_every_position_below_it(folder: Path) -> None
     assert len((await read(folder, "a.html", page.encode(), BookLimits(characters=3 * 10**6))).blocks) == 200
 
 
-@needs_proc
-async def test_the_worker_ends_when_reading_is_cancelled(folder: Path) -> None:
+@pytest.fixture
+def endless(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file whose worker runs until it is killed: nobody takes the megabyte that it writes."""
+
+    async def take_nothing(*_: object) -> bytes:
+        await asyncio.Event().wait()
+        return b""
+
+    monkeypatch.setattr("toolscript.adapters.files.reader._read_output", take_nothing)
     path = folder / "long.html"
-    path.write_bytes(b"<p>a" * 3_000_000)
-    reading = asyncio.create_task(FileBooks().read(path))
+    path.write_bytes(b"<p>" + b"word " * 200_000)
+    return path
+
+
+@needs_proc
+async def test_the_worker_ends_when_reading_is_cancelled(endless: Path) -> None:
+    reading = asyncio.create_task(FileBooks().read(endless))
     while not (readers := {child for child in _children() if _environment(child)}):
         assert not reading.done()
         await asyncio.sleep(0)
@@ -403,11 +415,9 @@ def _children() -> set[str]:
 
 
 @needs_proc
-async def test_the_worker_does_not_get_our_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_worker_does_not_get_our_environment(endless: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOOLSCRIPT_API_KEY", "the-key")
-    path = folder / "long.html"
-    path.write_bytes(b"<p>a" * 3_000_000)
-    reading = asyncio.create_task(FileBooks().read(path))
+    reading = asyncio.create_task(FileBooks().read(endless))
     environment = b""
     while b"PYTHONPATH" not in environment:
         assert not reading.done()

@@ -18,6 +18,7 @@ from bson import Binary, Code, DatetimeMS, Decimal128, Int64, MaxKey, ObjectId, 
 from pymongo import MongoClient
 from pymongo.collection import Collection
 
+from tests.fixtures.coroutines import call_until_available
 from tests.fixtures.knowledge_ingest import HANDBOOK, Library, book
 from tests.servers.mongo import run_mongo
 from toolscript.adapters.mongo.knowledge import LENIENT, MongoKnowledge, MongoKnowledgeReader
@@ -427,11 +428,18 @@ async def test_a_writer_with_a_long_timeout_fails_soon_when_no_server_listens() 
 @pytest.mark.req("K-06")
 async def test_a_server_that_stops_during_a_write_is_reported_soon() -> None:
     source = Source(str(SOURCE), "book", "T", (), "", "")
-    chunks = [Chunk(derive_id(n), source.id, f"{n} " * 100, Position(), 1) for n in range(10_000)]
+    chunks = [Chunk(derive_id(n), source.id, f"{n} " * 100, Position(), 1) for n in range(1_500)]
+    # The source and the first 500 chunks are written, and the next ones are not before the server stops.
+    blocking = {
+        "configureFailPoint": "failCommand",
+        "mode": {"skip": 2, "times": 1},
+        "data": {"failCommands": ["update"], "blockConnection": True, "blockTimeMS": 600_000},
+    }
     with ExitStack() as life:
         uri = life.enter_context(run_mongo())
         store = MongoKnowledge.at(uri)
         with MongoClient[dict[str, Any]](uri) as client:
+            client.admin.command(blocking)
             written = client["toolscript"]["chunks"]
             writing = asyncio.create_task(store.replace(source, chunks, []))
             while not await asyncio.to_thread(written.estimated_document_count):
@@ -456,7 +464,11 @@ async def test_a_server_that_stops_answering_is_unavailable_within_the_timeout(
 ) -> None:
     collections["chunks"].insert_one({"_id": CHUNK, "content": "text"})
     reader = MongoKnowledgeReader.at(mongo, timeout_seconds=1.0)
-    assert (await reader.get_records([], [str(CHUNK)], [])).chunks
+
+    async def read() -> KnowledgeRecords:
+        return await reader.get_records([], [str(CHUNK)], [])
+
+    assert (await call_until_available(read)).chunks
     blocking = {
         "configureFailPoint": "failCommand",
         "mode": {"times": 1},
@@ -465,9 +477,9 @@ async def test_a_server_that_stops_answering_is_unavailable_within_the_timeout(
     collections["chunks"].database.client.admin.command(blocking)
     start = time.monotonic()
     with pytest.raises(Unavailable):
-        await reader.get_records([], [str(CHUNK)], [])
+        await read()
     assert time.monotonic() - start < 25.0
-    assert (await reader.get_records([], [str(CHUNK)], [])).chunks
+    assert (await call_until_available(read)).chunks
     await reader.close()
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import psycopg
 import pytest
 
+from tests.fixtures.coroutines import call_until_available
 from toolscript.adapters.memory import MemoryIndex
 from toolscript.adapters.pgvector import connections as pgvector_connections
 from toolscript.adapters.pgvector.filters import translate_filter
@@ -148,13 +149,15 @@ async def test_a_closed_index_is_unavailable(database: str) -> None:
 
 async def test_a_statement_that_takes_too_long_is_cancelled(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pgvector_connections, "STATEMENT_SECONDS", 0.2)
-    async with open_things(database) as index:
-        with psycopg.connect(database) as other:
-            other.execute("LOCK TABLE toolscript_index.collections, toolscript_index.points_1")
-            with pytest.raises(Unavailable) as raised:
-                await index.count(NAME)
-            assert "within 0.2 seconds" in str(raised.value.__cause__)
-        assert await index.count(NAME) == 0
+    index = PgVectorIndex(database)
+    await call_until_available(lambda: index.open(THINGS))
+    with psycopg.connect(database) as other:
+        other.execute("LOCK TABLE toolscript_index.collections, toolscript_index.points_1")
+        with pytest.raises(Unavailable) as raised:
+            await index.count(NAME)
+        assert "within 0.2 seconds" in str(raised.value.__cause__)
+    assert await call_until_available(lambda: index.count(NAME)) == 0
+    await index.close()
 
 
 async def test_an_index_that_another_process_recreated_is_found_again(database: str) -> None:
