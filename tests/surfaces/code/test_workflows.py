@@ -348,6 +348,15 @@ async def test_references_of_schemas_lead_somewhere(client: CodeClient, field: s
     assert response.json()["error"]["message"] == expected
 
 
+async def test_a_schema_that_takes_too_long_to_check_is_named(client: CodeClient) -> None:
+    twice = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(28)} | {"a28": {"type": "object"}}
+    schema = {"type": "object", "properties": {}, "$defs": twice, "$ref": "#/$defs/a0"}
+    response = await client.http.put("/api/v1/workflows/slow", json={**SHOUT, "parameters": schema, "cases": []})
+    assert response.status_code == 504, response.text
+    message = "parameters: the check took longer than 1 s: make the schema smaller, or try again"
+    assert response.json()["error"]["message"] == message
+
+
 async def test_a_value_whose_check_takes_too_long_is_not_lost(client: CodeClient) -> None:
     source = "return [str(number) for number in range(80_000)]"
     pattern = {"type": "array", "items": {"type": "string", "pattern": "^(a|a)*$|."}, "uniqueItems": True}

@@ -235,7 +235,15 @@ class Workflows:
         ):
             raise _build_invalid("result", f"references must begin with {' or '.join(RESULT_REFERENCES)}")
         for field, schema in (("parameters", workflow.parameters), ("result", workflow.output_schema)):
-            if schema and (fault := await self._checker.find_fault(schema, within=CHECK_SECONDS)):
+            if not schema:
+                continue
+            try:
+                fault = await self._checker.find_fault(schema, within=CHECK_SECONDS)
+            except TimedOut as error:
+                raise TimedOut(
+                    f"{field}: {error.message}: make the schema smaller, or try again", details={"field": field}
+                ) from error
+            if fault:
                 raise _build_invalid(field, f"must be a valid JSON Schema: {fault}")
 
     async def _check(self, workflow: Workflow, caller: RunCaller) -> None:
