@@ -111,7 +111,7 @@ ALLOWED_LIBRARIES: dict[str, set[str]] = {
     "adapters/files/markup/markdown.py": {"markdown_it"},
     "adapters/files/pdf": {"pypdfium2"},
     "adapters/http_reranker.py": {"httpx"},
-    "adapters/json_schema": {"jsonschema", "referencing"},
+    "adapters/json_schema": {"jsonschema", "jsonschema_specifications", "referencing"},
     "adapters/mcp": {"anyio", "httpx2", "mcp", "mcp_types"},
     "adapters/memory.py": {"numpy"},
     "adapters/monty": {"pydantic_monty"},

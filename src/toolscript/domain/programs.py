@@ -217,9 +217,9 @@ class Workflow:
         """The schema of the tool's structured result, which is always an object."""
         if self.result is None or self.returns_object:
             return self.result
-        # References are to the root of a schema.
+        # References are to the root of a schema, or to the part with an `$id` around them.
         shared = {name: self.result[name] for name in ("$schema", "$defs", "definitions") if name in self.result}
-        wrapped = {name: part for name, part in self.result.items() if name not in shared}
+        wrapped = {name: part for name, part in self.result.items() if name not in {*shared, "$id"}}
         return {**shared, "type": "object", "properties": {RESULT: wrapped}, "required": [RESULT]}
 
     @property

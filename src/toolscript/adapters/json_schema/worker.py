@@ -12,11 +12,13 @@ import signal
 import sys
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError, best_match
 from jsonschema.validators import extend, validator_for
+from jsonschema_specifications import REGISTRY as SPECIFICATIONS  # type: ignore[import-untyped]
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import specification_with
@@ -65,13 +67,14 @@ class Checks:
                 return {"unknown": True}
             self._validators.move_to_end(digest)
             if request["references"] and (lost := _find_lost_reference(self._validators[digest])):
-                return {"unusable": f"the reference {_shorten(lost)!r} leads nowhere in it"}
+                return {"unusable": f"the reference {_shorten(lost)!r} leads to no schema within it"}
             problem = best_match(self._validators[digest].iter_errors(request["arguments"]))
+            field = _find_field(problem) if problem else ""
         except Exception as error:  # noqa: BLE001  (a schema may make the validator fail in any way)
             return {"unusable": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"[:MAX_MESSAGE_LENGTH]}
         if problem is None:
             return {}
-        return {"field": _shorten(_find_field(problem)), "message": _shorten(problem.message)}
+        return {"field": _shorten(field), "message": _shorten(problem.message)}
 
 
 def build_validator(schema: dict[str, Any]) -> Any:
@@ -84,30 +87,38 @@ def build_validator(schema: dict[str, Any]) -> Any:
 
 
 def _find_lost_reference(validator: Any) -> str | None:
-    """A reference to no part of the schema, if there is one: arguments would not be checked where it is needed."""
+    """A reference that leads to no schema, if there is one: arguments would not be checked where it is needed. Follows
+    the others, as the validator does."""
     specification = specification_with(validator.ID_OF(validator.META_SCHEMA))
     root = specification.create_resource(validator.schema)
     address = root.id() or ""
-    registry: Registry[Any] = Registry().with_resource(address, root).crawl()
-    parts = [(root, registry.resolver(address))]
+    registry: Registry[Any] = SPECIFICATIONS.with_resource(address, root)
+    with suppress(AttributeError, TypeError):  # it cannot read some valid schemas; then it tries again for each anchor
+        registry = registry.crawl()
+    parts: list[tuple[dict[str, Any], Any]] = [(validator.schema, registry.resolver(address))]
+    seen: set[int] = set()
     while parts:
         part, resolver = parts.pop()
-        for reference in _list_references(part.contents):
-            if not _leads_to_schema(resolver, reference):
-                return reference
-        parts += [(each, resolver.in_subresource(each)) for each in part.subresources()]
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        for reference in (part[name] for name in ("$ref", "$dynamicRef") if isinstance(part.get(name), str)):
+            if (target := _look_up(resolver, reference)) is None:
+                return str(reference)
+            if isinstance(target.contents, dict):
+                parts.append((target.contents, target.resolver))
+        within = [each for each in specification.subresources_of(part) if isinstance(each, dict)]
+        parts += [(each, resolver.in_subresource(specification.create_resource(each))) for each in within]
     return None
 
 
-def _list_references(schema: Any) -> list[str]:
-    return [schema[name] for name in ("$ref", "$dynamicRef") if name in schema] if isinstance(schema, dict) else []
-
-
-def _leads_to_schema(resolver: Any, reference: str) -> bool:
+def _look_up(resolver: Any, reference: str) -> Any:
+    """What a reference leads to; None if that is no schema."""
     try:
-        return isinstance(resolver.lookup(reference).contents, dict | bool)
-    except (Unresolvable, ValueError):  # ValueError: a name, or a very long number, as the place in a list
-        return False
+        found = resolver.lookup(reference)
+    except (Unresolvable, ValueError, TypeError, AttributeError):  # all but the first for a path through what has none
+        return None
+    return found if isinstance(found.contents, dict | bool) else None
 
 
 def _accept_all(*_: object) -> None:

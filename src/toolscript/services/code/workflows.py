@@ -241,7 +241,7 @@ class Workflows:
                 fault = await self._checker.find_fault(schema, within=CHECK_SECONDS)
             except TimedOut as error:
                 raise TimedOut(
-                    f"{field}: {error.message}: make the schema smaller, or try again", details={"field": field}
+                    f"{field}: {error.message}: try again, or make the schema smaller", details={"field": field}
                 ) from error
             if fault:
                 raise _build_invalid(field, f"must be a valid JSON Schema: {fault}")
@@ -288,7 +288,7 @@ def require_own_server(servers: Iterable[ServerSpec | ServerStatus]) -> None:
 
 
 def _list_references(schema: Any) -> list[str]:
-    """Also those of parts that are data, which is not worth telling apart."""
+    """All references, also those in examples and other parts that are data."""
     references, parts = [], [schema]
     while parts:
         match parts.pop():

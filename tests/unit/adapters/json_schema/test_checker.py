@@ -77,6 +77,7 @@ async def test_a_schema_that_no_validator_can_use_accepts_everything(checker: Wo
 DEFINITIONS: dict[str, Any] = {
     "name": {"anyOf": [{"type": "string"}, {"type": "null"}]},
     "a/b c": {"$anchor": "anchored", "type": "string"},
+    "all": True,
     "book": {"$id": "urn:book", "$ref": "#/$defs/title", "$defs": {"title": {"type": "string"}}},
 }
 
@@ -88,7 +89,10 @@ DEFINITIONS: dict[str, Any] = {
         ({"$ref": "#/$defs/name"}, ""),
         ({"$ref": "#/$defs/a~1b%20c"}, ""),
         ({"$ref": "#/$defs/name/anyOf/1"}, ""),
+        ({"$ref": "#/$defs/all"}, ""),
+        ({"$ref": "#/parts/y"}, ""),
         ({"$ref": "#anchored"}, ""),
+        ({"$ref": "https://json-schema.org/draft/2020-12/schema"}, ""),
         ({"$dynamicRef": "#anchored"}, ""),
         ({"$ref": "urn:book#/$defs/title"}, ""),
         ({"const": {"$ref": "#/nowhere"}, "default": [{"$ref": "#/nowhere"}], "x": {"$ref": "#/nowhere"}}, ""),
@@ -100,6 +104,8 @@ DEFINITIONS: dict[str, Any] = {
         ({"$ref": "#/$defs/name/anyOf/one"}, "#/$defs/name/anyOf/one"),
         ({"$ref": f"#/$defs/name/anyOf/{'9' * 5000}"}, "#/$defs/name/anyOf/9"),
         ({"$ref": "#/$defs/a~1b%20c/type"}, "#/$defs/a~1b%20c/type"),
+        ({"$ref": "#/$defs/all/x"}, "#/$defs/all/x"),
+        ({"$ref": "#/parts/x"}, "#/parts/nothing"),
         ({"$ref": "#unknown"}, "#unknown"),
         ({"$dynamicRef": "#unknown"}, "#unknown"),
         ({"$ref": "urn:book#/$defs/name"}, "urn:book#/$defs/name"),
@@ -110,16 +116,37 @@ DEFINITIONS: dict[str, Any] = {
 async def test_a_reference_to_no_part_of_the_schema_is_a_fault(
     shared: WorkerChecker, part: dict[str, Any], lost: str
 ) -> None:
-    schema = {"type": "object", "properties": {"part": part}, "$defs": DEFINITIONS}
+    parts = {"x": {"$ref": "#/parts/nothing"}, "y": {"items": {"$ref": "#/parts/y"}}}
+    schema = {"type": "object", "properties": {"part": part}, "$defs": DEFINITIONS, "parts": parts}
     fault = await shared.find_fault(schema, within=240)
     assert fault.startswith(f"the reference '{lost}") if lost else not fault, fault
     assert await shared.check(schema, {}, within=240) is None
 
 
-async def test_references_are_found_in_older_schemas_by_their_own_rules(shared: WorkerChecker) -> None:
-    older = {"$schema": "http://json-schema.org/draft-07/schema#", "properties": {"a": {"$ref": "#/definitions/b"}}}
-    assert "'#/definitions/b' leads nowhere" in await shared.find_fault(older, within=240)
-    assert not await shared.find_fault({**older, "definitions": {"b": {"type": "string"}}}, within=240)
+DRAFT_7 = {"$schema": "http://json-schema.org/draft-07/schema#"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "lost"),
+    [
+        ({"properties": {"a": {"$ref": "#/definitions/b"}}}, "#/definitions/b"),
+        ({"properties": {"a": {"$ref": "#/definitions/b"}}, "definitions": {"b": {"type": "string"}}}, ""),
+        ({"properties": {"a": {"$ref": "#/$defs/b"}}, "$defs": {"b": {"$ref": "#/$defs/c"}}}, "#/$defs/c"),
+        ({"dependencies": {"a": {"required": ["b"]}, "c": ["d"]}}, ""),
+        ({"dependencies": {"a": {"$ref": "#/nowhere"}, "c": ["d"]}}, "#/nowhere"),
+    ],
+)
+async def test_references_of_older_schemas_follow_their_own_rules(
+    shared: WorkerChecker, schema: dict[str, Any], lost: str
+) -> None:
+    fault = await shared.find_fault(DRAFT_7 | schema, within=240)
+    assert fault == (f"the reference '{lost}' leads to no schema within it" if lost else "")
+
+
+async def test_a_problem_that_has_no_field_does_not_end_the_worker(shared: WorkerChecker) -> None:
+    draft_3 = {"$schema": "http://json-schema.org/draft-03/schema#", "properties": {"a": {"required": True}}}
+    assert await shared.check(draft_3, {}, within=240) is None
+    assert await shared.check(PATH, {"path": 1}, within=240) is not None
 
 
 async def test_an_endless_check_is_given_up_and_others_go_on(hasty: WorkerChecker) -> None:
