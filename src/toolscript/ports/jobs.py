@@ -76,8 +76,8 @@ class JobStore(Protocol):
         """Gives a file back that is to be tried again after this time."""
 
     async def release(self, *, worker: str | None = None, place: str | None = None) -> None:
-        """Gives back the files of this worker, which stops and makes no attempt at them, or of every worker in this
-        place: they were stopped, perhaps by such a file."""
+        """Gives back the files of this worker, which stops: that was no attempt at them. Or those of every worker in
+        this place, which were killed, perhaps by such a file: that was one."""
 
     async def read_content(self, job_id: str, number: int) -> bytes:
         """The content of an uploaded file. Raises NotFound."""

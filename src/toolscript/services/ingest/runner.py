@@ -86,9 +86,9 @@ class JobRunner:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._claiming:  # nothing stops a store that has begun
+        if self._claiming:  # a store that has begun goes on: what it leases has to be released, too
             await asyncio.gather(self._claiming, return_exceptions=True)
-        if tasks:
+        if tasks or self._claiming:
             with suppress(Unavailable):
                 await self._store.release(worker=self._worker)
         self._loops = []

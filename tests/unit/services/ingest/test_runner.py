@@ -229,7 +229,10 @@ async def test_a_runner_that_stops_gives_its_files_back_and_has_made_no_attempt(
         assert (file.state, file.attempts) == (FileState.WAITING, 0)
 
 
-async def test_a_runner_that_stops_gives_back_what_the_store_is_about_to_lease_to_it(store: SqlJobs) -> None:
+@pytest.mark.parametrize("is_of_one_job", [False, True])
+async def test_a_runner_that_stops_gives_back_what_the_store_is_about_to_lease_to_it(
+    store: SqlJobs, is_of_one_job: bool
+) -> None:
     has_begun, may_go_on = asyncio.Event(), asyncio.Event()
 
     async def claim(*args: Any, **named: Any) -> list[tuple[Job, JobFile]]:
@@ -249,13 +252,18 @@ async def test_a_runner_that_stops_gives_back_what_the_store_is_about_to_lease_t
     await start(store, "endless")
     slow = GoesOn(store._database)
     runner = JobRunner(slow, Work(), place="here")
-    await runner.start(alone=False)
     async with asyncio.timeout(60):
-        await has_begun.wait()
-        closing = asyncio.create_task(runner.close())
-        await asyncio.wait([closing], timeout=0.1)
+        if is_of_one_job:
+            stopping = asyncio.create_task(runner.run_job(JOB.id))
+            await has_begun.wait()
+            stopping.cancel()
+        else:
+            await runner.start(alone=False)
+            await has_begun.wait()
+            stopping = asyncio.create_task(runner.close())
+        await asyncio.wait([stopping], timeout=0.1)
         may_go_on.set()
-        await asyncio.gather(closing, slow.claiming)
+        await asyncio.wait([stopping, slow.claiming])
     (file,) = await store.list_files(JOB.id, limit=1)
     assert (file.state, file.attempts) == (FileState.WAITING, 0)
 
