@@ -1,4 +1,4 @@
-"""A cancellation or a wait without end fails the test or fixture that it belongs to, and no other."""
+"""A cancellation fails the test or fixture that it belongs to, a wait without end its test, and no other."""
 
 from __future__ import annotations
 

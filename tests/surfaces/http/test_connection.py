@@ -139,6 +139,7 @@ class Application:
 
     def __init__(self) -> None:
         self.finish = asyncio.Event()
+        self.before_reading: Callable[[], None] = lambda: None
         self.size = 10
         self.headers: list[tuple[bytes, bytes]] = []
         self.received: list[Message] = []
@@ -155,6 +156,7 @@ class Application:
         if scope["path"] != "/fast":
             await self.finish.wait()
         if scope["path"] == "/read":
+            self.before_reading()
             self.received.append(await receive())
             while self.received[-1].get("more_body"):
                 self.received.append(await receive())
@@ -264,11 +266,25 @@ async def test_a_client_that_waits_for_100_continue_is_not_slow(
         writer.write(request)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(reader.read(1), 0.5)
-        monkeypatch.setattr(connection, "BODY_SECONDS", 60.0)
+        application.before_reading = lambda: monkeypatch.setattr(connection, "BODY_SECONDS", 60.0)
         application.finish.set()
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100")
-        with pytest.raises(TimeoutError):  # its time begins only now
-            await asyncio.wait_for(reader.read(1), 0.5)
+        writer.write(b"a")
+        assert (await read_all(reader)).startswith(b"HTTP/1.1 200")
+
+
+async def test_the_time_of_a_client_that_waits_for_100_continue_begins_when_it_may_send(
+    address: str, application: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "BODY_SECONDS", 0.3)
+    application.before_reading = lambda: monkeypatch.setattr(connection, "BODY_SECONDS", 60.0)
+    application.finish.set()
+    request = build_request("/read", "Content-Length: 1", "Expect: 100-continue", "Connection: close", method="POST")
+    async with connect(address) as (reader, writer):
+        writer.write(request)
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(reader.read(1), 0.6)
         writer.write(b"a")
         assert (await read_all(reader)).startswith(b"HTTP/1.1 200")
 

@@ -33,7 +33,7 @@ class LimitedConnection(HttpToolsProtocol):
     _is_in_head = True
     _is_refused = False
     _could_not_send = False
-    """Whether the client had to wait for the application when its time for the next piece ended."""
+    """Whether the client had to wait for the application since its time for the next piece began."""
     _has_request = False
     """Whether a complete request waits for its response."""
     _unparsed_bytes = 0
@@ -61,6 +61,7 @@ class LimitedConnection(HttpToolsProtocol):
         if not self._is_in_head and not self.cycle.response_complete:
             self._wait_for_body()
         super().data_received(data)
+        self._could_not_send = self._could_not_send or self._may_not_send()
         if self._unparsed_bytes > MAX_HEAD_BYTES:
             self._refuse_head()
 
@@ -136,7 +137,13 @@ class LimitedConnection(HttpToolsProtocol):
         self._start_timer(HEAD_SECONDS, self._end_head)
 
     def _wait_for_body(self) -> None:
+        self._could_not_send = self._may_not_send()
         self._start_timer(BODY_SECONDS, self._end_body)
+
+    def _may_not_send(self) -> bool:
+        """Whether the client has to wait, because the application does not read."""
+        cycle: Any = self.cycle  # None before the first request
+        return bool(self.flow.read_paused or (cycle and cycle.waiting_for_100_continue))
 
     def _end_head(self) -> None:
         if self._has_request:  # a further request is on its way; its time begins after the response to this one
@@ -147,11 +154,8 @@ class LimitedConnection(HttpToolsProtocol):
             self._close()
 
     def _end_body(self) -> None:
-        # While the application does not read, the client may not send; its time begins when it may.
-        may_not_send = self.flow.read_paused or self.cycle.waiting_for_100_continue
-        if may_not_send or self._could_not_send:
+        if self._could_not_send or self._may_not_send():  # its time begins when it may
             self._wait_for_body()
-            self._could_not_send = may_not_send
         else:
             self._refuse(408, Invalid(f"the next part of the body did not arrive within {BODY_SECONDS:g} seconds"))
 
