@@ -147,7 +147,8 @@ class Agent:
             await self._use(usage, "search_tools", {"query": query, "output": "types", "limit": 2})
         program = task.program.replace(REPOSITORY, self._repository)
         answer = await self._use(usage, "run_code", {"code": program})
-        if not task.is_right(json.loads(answer)):
+        value, _ = json.JSONDecoder().raw_decode(answer)  # a sentence follows the null of a program without a result
+        if not task.is_right(value):
             raise SystemExit(f"{task.name}: the program returned {answer}")
         return usage
 
