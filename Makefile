@@ -7,14 +7,21 @@ BIN := $(VENV)/bin
 # Compiled at once, because the first start of a program would otherwise take several times as long as the later ones.
 UV := $(BIN)/uv pip install --quiet --compile-bytecode --python
 PORT ?= 3780
+# Where a proxy of a company signs all certificates, only the system's store knows it. Python's own list is used where a
+# machine has no such store.
+SYSTEM_CERTIFICATES := $(wildcard /etc/ssl/certs/ca-certificates.crt /etc/ssl/cert.pem /etc/ssl/ca-bundle.pem /etc/pki/tls/certs/ca-bundle.crt)
+ifneq ($(SYSTEM_CERTIFICATES),)
+export UV_SYSTEM_CERTS ?= true
+export NODE_USE_SYSTEM_CA ?= 1
+endif
 # A machine that forbids it would compile every test and the package again in each of hundreds of processes.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test coverage check format bench eval lock vendor docs clean
+.PHONY: help run test test-fast test-all coverage check format bench eval lock vendor docs clean
 
 help:            ## List the targets
-	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1|/' | column -t -s '|'
+	@grep -hE '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1|/' | column -t -s '|'
 
 $(BIN)/uv:
 	$(PYTHON) -m venv $(VENV)
@@ -46,13 +53,33 @@ $(VENV)/.chromium: | $(VENV)/.dev
 	@$(TOOLCHAIN)/install_chromium
 	@touch $@
 
+# Larger than all other packages of npm together, so only for `make test-all`.
+$(VENV)/.inspector: $(TOOLCHAIN)/inspector/package.json $(TOOLCHAIN)/inspector/package-lock.json | $(VENV)/.dev
+	@mkdir -p $(VENV)/inspector
+	@cp $(TOOLCHAIN)/inspector/package.json $(TOOLCHAIN)/inspector/package-lock.json $(TOOLCHAIN)/.npmrc $(VENV)/inspector
+	$(BIN)/npm ci --prefix $(VENV)/inspector --ignore-scripts >/dev/null
+	@touch $@
+
 run: $(VENV)/.run  ## Install, connect to the configured servers (or a demo), and serve HTTP and MCP
 	$(BIN)/toolscript gateway start --port $(PORT)
 
-test: $(VENV)/.dev $(VENV)/.servers $(VENV)/.chromium  ## Install all that the tests need, and run them, three files at a time
-	$(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder --durations=20
+PYTEST := $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
+ALL_TOOLS := $(VENV)/.dev $(VENV)/.servers $(VENV)/.chromium
+test: $(ALL_TOOLS)  ## Install all that the tests need, and prove every requirement (8 minutes on two cores)
+	$(PYTEST) -m "not extended" --durations=20
 
-coverage: $(VENV)/.dev $(VENV)/.servers $(VENV)/.chromium  ## The same, and count what they reach (it takes a quarter longer)
+test-fast: $(VENV)/.dev  ## After each edit: tests without a server, a model or a browser (45 seconds)
+	$(BIN)/pytest -n 2 --dist loadfile -m "not integration and not extended" -q tests/unit tests/architecture
+
+# Beside every test: longer chaos, more kills and files, new examples for every property, more requests per route.
+test-all: export TOOLSCRIPT_TEST_CHAOS_SECONDS ?= 60
+test-all: export TOOLSCRIPT_TEST_KILL_ROUNDS ?= 6
+test-all: export TOOLSCRIPT_TEST_FILES ?= 100
+test-all: export TOOLSCRIPT_TEST_API_EXAMPLES ?= 12
+test-all: $(ALL_TOOLS) $(VENV)/.inspector  ## Everything there is, before an issue is called resolved
+	$(PYTEST) --hypothesis-profile thorough --durations=50
+
+coverage: $(ALL_TOOLS)  ## All tests, and which lines they reach
 	$(BIN)/pytest --cov --cov-report=term
 
 check: $(VENV)/.dev  ## Lint, formatting, types
@@ -91,6 +118,7 @@ lock: $(BIN)/uv  ## Renew the lock files from what asks for packages
 	$(LOCK) requirements/training.in -c requirements/dev.txt -o requirements/training.txt
 	@$(MAKE) --no-print-directory $(VENV)/.dev  # npm comes with it
 	$(BIN)/npm install --prefix $(TOOLCHAIN) --package-lock-only --ignore-scripts >/dev/null
+	$(BIN)/npm install --prefix $(TOOLCHAIN)/inspector --package-lock-only --ignore-scripts --omit-lockfile-registry-resolved >/dev/null
 
 clean:           ## Remove the environment and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage

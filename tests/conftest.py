@@ -1,4 +1,7 @@
-"""What every test may ask for: real adapters, started here and stopped here."""
+"""What every test may ask for: real adapters, started here and stopped here.
+
+The application and its adapters are imported by the fixtures that need them: `make test-fast` needs neither.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,12 @@ import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import psutil
 import pytest
+from hypothesis import settings
 
 # On few and busy cores numpy's own threads wait for each other; the variable must be set before numpy is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -29,13 +34,17 @@ from tests.servers.preloaded import run_preloaded
 from tests.servers.processes import ServerFailed
 from tests.servers.real import require_programs
 from tests.time_limit import pytest_runtest_teardown, pytest_xdist_make_scheduler  # noqa: F401, hooks for pytest
-from toolscript.adapters.onnx.embedder import OnnxEmbedder
-from toolscript.adapters.onnx.model_folders import PACKAGED, PACKAGED_FOR_TOOLS, find_locally
-from toolscript.app.app import App, open_app
-from toolscript.settings import Settings, load_settings
-from toolscript.surfaces.logs import configure_logging
+
+if TYPE_CHECKING:
+    from toolscript.adapters.onnx.embedder import OnnxEmbedder
+    from toolscript.app.app import App
+    from toolscript.settings import Settings
 
 REPOSITORY = Path(__file__).parents[1]
+# The same examples in every run, so that no run fails by chance; `make test-all` looks for new ones.
+settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
+settings.register_profile("thorough", deadline=None)
+settings.load_profile("repeatable")
 POSTGRES, MONGO = "TOOLSCRIPT_TEST_POSTGRES_URL", "TOOLSCRIPT_TEST_MONGO_URL"
 
 
@@ -138,6 +147,8 @@ def _nobodys_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.fixture(scope="session")
 async def minilm() -> AsyncIterator[OnnxEmbedder]:
     """The packaged model for documents and knowledge."""
+    from toolscript.adapters.onnx.model_folders import PACKAGED
+
     async with _open_packaged(PACKAGED) as embedder:
         yield embedder
 
@@ -145,12 +156,17 @@ async def minilm() -> AsyncIterator[OnnxEmbedder]:
 @pytest.fixture(scope="session")
 async def tool_model() -> AsyncIterator[OnnxEmbedder]:
     """The packaged model for tools, which is the default."""
+    from toolscript.adapters.onnx.model_folders import PACKAGED_FOR_TOOLS
+
     async with _open_packaged(PACKAGED_FOR_TOOLS) as embedder:
         yield embedder
 
 
 @asynccontextmanager
 async def _open_packaged(name: str) -> AsyncIterator[OnnxEmbedder]:
+    from toolscript.adapters.onnx.embedder import OnnxEmbedder
+    from toolscript.adapters.onnx.model_folders import find_locally
+
     folder = find_locally(name, Path("nowhere"))
     assert folder is not None
     embedder = OnnxEmbedder(folder, device="cpu")
@@ -208,6 +224,8 @@ def _swept() -> Iterator[None]:
 @pytest.fixture
 def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
     """Log lines, as they are written to standard error."""
+    from toolscript.surfaces.logs import configure_logging
+
     written = io.StringIO()
     touched = [logging.getLogger(name) for name in ("toolscript", "opentelemetry")]
     before = [(each.handlers, each.propagate, each.level) for each in touched]
@@ -222,11 +240,15 @@ def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[io.StringIO]:
 @pytest.fixture
 def small(tmp_path: Path) -> Settings:
     """Settings for an application without a model: everything real but the embedder, which is deterministic."""
+    from toolscript.settings import load_settings
+
     return load_settings(data_dir=tmp_path / "data", search_model="hashed-64")
 
 
 @pytest.fixture
 async def app(small: Settings) -> AsyncIterator[App]:
+    from toolscript.app.app import open_app
+
     async with open_app(small) as opened:
         yield opened
 

@@ -119,6 +119,7 @@ async def connect(app: App) -> tuple[Gateway, CallTool]:
     return gateway, build_calls(app, gateway)
 
 
+@pytest.mark.extended
 @pytest.mark.req("G-02", "G-05")
 async def test_calls_are_answered_by_their_server_while_servers_are_killed(tmp_path: Path) -> None:
     settings = load_settings(variables={}, data_dir=tmp_path, search_model="hashed-64")

@@ -305,6 +305,7 @@ def test_every_typescript_module_passes_the_strict_compiler(modules: Path) -> No
     _compile([NODE, TSC, "--project", ".", "--noEmit"], modules)
 
 
+@pytest.mark.extended
 @pytest.mark.req("G-06")
 def test_every_typescript_module_passes_deno_check(modules: Path) -> None:
     _compile([DENO, "check", "--quiet", "--no-config", "--no-remote", "--no-npm", "."], modules)

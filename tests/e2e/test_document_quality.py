@@ -72,6 +72,7 @@ def _by_the_reference(data: DocumentSet) -> float:
     return mean(judged)["ndcg@10"]
 
 
+@pytest.mark.extended
 @pytest.mark.req("D-02")
 @pytest.mark.skipif(not DATA.is_dir(), reason="the sets of documents are not here: set TOOLSCRIPT_TEST_DATA")
 @pytest.mark.parametrize("name", ["cranfield", "med"])

@@ -87,6 +87,7 @@ async def use_disk(folder: Path) -> None:
     sys.stdout.write(json.dumps(seen))
 
 
+@pytest.mark.extended
 @pytest.mark.req("X-07")
 def test_on_a_full_disk_writes_are_refused_with_the_free_space_and_all_else_goes_on(tmp_path: Path) -> None:
     command = ["unshare", "-rm", "sh", "-c"]

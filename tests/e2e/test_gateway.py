@@ -91,6 +91,7 @@ def test_a_gateway_without_servers_lists_none(started: RunningGateway, folder: P
     assert (listed.returncode, "Reason" in listed.stdout) == (0, False)
 
 
+@pytest.mark.extended
 @pytest.mark.req("G-02", "G-05", "G-09")
 def test_a_gateway_that_is_started_again_lets_lazy_servers_sleep_until_a_call(tmp_path: Path) -> None:
     starts, server = tmp_path / "starts", make_scripted_spec(tools=["echo"])

@@ -72,6 +72,7 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Many]:
         assert gateway.end() == 0
 
 
+@pytest.mark.extended
 @pytest.mark.req("G-02", "G-04")
 def test_with_thirteen_real_servers_one_that_hangs_and_one_that_crashes_the_gateway_is_soon_ready(
     many: Many, capsys: pytest.CaptureFixture[str]

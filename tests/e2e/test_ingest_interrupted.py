@@ -115,6 +115,7 @@ def _write_until_killed(folder: Path, after: int) -> None:
         writer.stdout.read()
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("seed", range(3))
 async def test_after_a_kill_every_document_is_whole_and_running_it_again_completes_it(
     tmp_path: Path, seed: int

@@ -313,6 +313,7 @@ def rounds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
     return found
 
 
+@pytest.mark.extended
 @pytest.mark.req("X-07", "D-09", "H-14")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_process_killed_at_random_moments_loses_nothing_that_it_acknowledged(

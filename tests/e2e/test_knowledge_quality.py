@@ -59,6 +59,7 @@ def manual(tmp_path_factory: pytest.TempPathFactory) -> BookSet:
     return found
 
 
+@pytest.mark.extended
 @pytest.mark.req("K-06", "K-07")
 async def test_four_of_five_questions_find_the_section_that_answers_them(manual: BookSet, minilm: OnnxEmbedder) -> None:
     database, index = open_memory_database(), MemoryIndex()

@@ -55,6 +55,7 @@ def chat_server() -> Iterator[str]:
     del server
 
 
+@pytest.mark.extended
 @pytest.mark.req("H-10")
 async def test_a_real_model_sorts_more_than_half_of_the_tools_right_and_every_answer_is_valid(
     chat_server: str, caplog: pytest.LogCaptureFixture
@@ -82,6 +83,7 @@ async def test_a_real_model_sorts_more_than_half_of_the_tools_right_and_every_an
     assert right > len(TOOLS) / 2
 
 
+@pytest.mark.extended
 @pytest.mark.req("F-04")
 async def test_a_real_model_answers_only_what_its_passages_say(chat_server: str) -> None:
     passages = ["Ships enter the harbour at high water.", "Roses are cut in early spring, after the frost."]

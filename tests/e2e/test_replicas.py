@@ -96,6 +96,7 @@ def drop_index(postgres: str) -> None:
         connection.execute("DROP SCHEMA IF EXISTS toolscript_index CASCADE")
 
 
+@pytest.mark.extended
 def test_three_gateways_agree_after_every_change_and_after_one_was_killed(replicas: Replicas) -> None:
     base = make_scripted_spec(tools=["echo", "pid"])
     garden = make_scripted_spec(watch=str(replicas.garden))

@@ -145,6 +145,7 @@ async def large(shared_data: Path) -> AsyncIterator[tuple[list[Item], ToolSearch
         yield items, search
 
 
+@pytest.mark.extended
 @pytest.mark.req("S-02")
 async def test_each_of_thousands_of_tools_is_first_by_its_name(large: tuple[list[Item], ToolSearch]) -> None:
     items, search = large
@@ -152,6 +153,7 @@ async def test_each_of_thousands_of_tools_is_first_by_its_name(large: tuple[list
     assert [item.id for item, first in firsts if first.name != item.name] == []
 
 
+@pytest.mark.extended
 @pytest.mark.req("S-02")
 async def test_a_tool_is_first_by_its_id_even_if_others_share_its_name(large: tuple[list[Item], ToolSearch]) -> None:
     items, search = large

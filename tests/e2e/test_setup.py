@@ -60,6 +60,7 @@ def text_of(result: Any) -> str:
     return "\n".join(block.text for block in result.content if isinstance(block, TextContent))
 
 
+@pytest.mark.extended
 async def test_servers_move_behind_toolscript_work_there_and_come_back_byte_for_byte(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     first = make_scripted_spec(tools=["echo", "env"], env={"SHARED": "of cursor"})

@@ -82,6 +82,7 @@ async def state(app: App) -> tuple[object, ...]:
     )
 
 
+@pytest.mark.extended
 @pytest.mark.req("H-10", "H-11")
 async def test_nearly_every_tool_has_a_skill_and_every_other_one_suggestion(large: App, real_tools: list[Item]) -> None:
     stored = await large.item_store.get_items()
@@ -130,6 +131,7 @@ def is_degraded(found: HierarchicalResults) -> bool:
     return bool(found.report.degraded)
 
 
+@pytest.mark.extended
 @pytest.mark.req("H-01", "H-13", "H-14")
 async def test_searches_hold_while_hundreds_of_tools_change(large: App, real_tools: list[Item]) -> None:
     """EC-007. They become tools for other things, so that they move from skill to skill."""
@@ -158,6 +160,7 @@ async def test_searches_hold_while_hundreds_of_tools_change(large: App, real_too
     assert [found for found in after if not is_consistent(found, counts[1:])] == []
 
 
+@pytest.mark.extended
 @pytest.mark.req("H-01")
 async def test_a_long_request_finds_the_skill_of_one_of_its_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

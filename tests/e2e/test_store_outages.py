@@ -101,6 +101,7 @@ CALLS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.extended
 @pytest.mark.req("X-03", "G-05", "D-09")
 def test_while_postgresql_is_frozen_every_request_is_answered_and_afterwards_all_work(outage: Outage) -> None:
     before = send(outage, {"put": WRITES["put"]}) | send(outage, READS)

@@ -91,6 +91,7 @@ def kill_while_recording(folder: Path, lines: int) -> tuple[list[int], list[tupl
     return asyncio.run(list_numbers(folder)), recorded
 
 
+@pytest.mark.extended
 def test_a_killed_process_loses_no_more_than_its_last_second(tmp_path: Path) -> None:
     lost_ages = []
     for lines in (500, 1500, 2000):
@@ -154,6 +155,7 @@ async def _use_full_disk(folder: Path) -> None:
     sys.stdout.write(json.dumps(seen))
 
 
+@pytest.mark.extended
 def test_on_a_full_disk_calls_go_on_and_lost_events_are_counted(tmp_path: Path) -> None:
     command = ["unshare", "-rm", "sh", "-c"]
     if shutil.which("unshare") is None or subprocess.run([*command, MOUNT, tmp_path], check=False).returncode:

@@ -132,6 +132,7 @@ def finish(data: Path, job: dict[str, Any]) -> dict[str, Any]:
     return done
 
 
+@pytest.mark.extended
 def test_a_job_goes_on_after_kills_and_ends_as_if_undisturbed(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     write_files(notes)

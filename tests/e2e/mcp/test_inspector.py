@@ -13,18 +13,20 @@ import pytest
 
 from tests.fixtures.serving import serve
 from tests.servers import make_scripted_spec
-from tests.servers.real import NODE
+from tests.servers.real import ENVIRONMENT, NODE
 from toolscript.app.app import open_app
 from toolscript.configuration.files import load_configuration
 from toolscript.settings import load_settings
 
-FOLDER = os.environ.get("TOOLSCRIPT_TEST_INSPECTOR", "")
-INSPECTOR = Path(FOLDER, "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js")
+INSPECTOR = ENVIRONMENT / "inspector/node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js"
 TIMEOUT_SECONDS = 60.0
 
 pytestmark = [
     pytest.mark.req("G-08"),
-    pytest.mark.skipif(not FOLDER, reason="TOOLSCRIPT_TEST_INSPECTOR names no folder with the MCP Inspector"),
+    pytest.mark.extended,
+    pytest.mark.skipif(
+        not INSPECTOR.exists(), reason="the MCP Inspector is not installed: `make test-all` installs it"
+    ),
 ]
 
 REQUESTS: list[tuple[str, tuple[str, ...], str]] = [
