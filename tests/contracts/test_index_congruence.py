@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.contracts.engines import INDEXES, SERVER_URL, open_index
+from tests.fixtures.examples import scale_examples
 from toolscript.adapters.memory import MemoryIndex
 from toolscript.adapters.pgvector import points as pgvector_points
 from toolscript.adapters.pgvector.index import PgVectorIndex
@@ -156,7 +157,7 @@ def test_the_engines_include_a_real_server() -> None:
 
 
 @pytest.mark.req("D-03", "X-02")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(
     data=st.lists(st.tuples(payloads, weights, st.integers(0, 10_000)), min_size=1, max_size=25),
     wheres=st.lists(filters, min_size=1, max_size=6),
@@ -223,6 +224,7 @@ async def _wait_until_idle(index: VectorIndex) -> None:
         await index.wait_until_idle()
 
 
+@pytest.mark.extended
 @pytest.mark.req("D-04", "X-02")
 @pytest.mark.filterwarnings("ignore:Local mode performs exact")
 @pytest.mark.parametrize("kind", [k for k in INDEXES if k != "memory"])

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.contracts.engines import LIBRARIES, open_knowledge
+from tests.fixtures.examples import scale_examples
 from toolscript.domain.errors import ToolscriptError
 from toolscript.domain.knowledge import Chunk, Extraction, Position, Source, derive_id
 from toolscript.ports.stores import KnowledgeStore
@@ -141,7 +142,7 @@ async def _read_all(store: KnowledgeStore) -> list[Any]:
 
 
 def test_the_same_changes_give_the_same_records_in_every_store(libraries: Libraries) -> None:
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=scale_examples(40), deadline=None)
     @given(changes)
     def holds(several: list[Change]) -> None:
         async def check() -> None:

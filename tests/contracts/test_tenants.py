@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.contracts.engines import INDEXES, open_index
+from tests.fixtures.examples import scale_examples
 from toolscript.adapters.memory import HashedEmbedder
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.documents import SqlDocuments
@@ -134,7 +135,7 @@ def _archive(index: VectorIndex, database: Database, run: Callable[..., None]) -
 
 
 @pytest.mark.req("D-04")
-@settings(max_examples=7, deadline=None)
+@settings(max_examples=scale_examples(7), deadline=None)
 @given(ours=corpora, theirs=corpora, query=queries, where=filters, top_k=st.sampled_from([1, 3, 200]))
 def test_answers_are_byte_identical_with_and_without_another_tenants_documents(
     archive: Archive, ours: list[Document], theirs: list[Document], query: str | None, where: Filter, top_k: int
@@ -162,7 +163,7 @@ def test_answers_are_byte_identical_with_and_without_another_tenants_documents(
 
 
 @pytest.mark.req("D-07", "D-12")
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=scale_examples(5), deadline=None)
 @given(
     ours=corpora,
     copies=st.integers(1, 3),

@@ -346,6 +346,7 @@ async def test_a_bad_definition_costs_only_that_tool() -> None:
     assert len(endless.description) == 20_000
 
 
+@pytest.mark.extended
 @pytest.mark.req("G-03")
 async def test_all_real_listings_are_read_completely(shared_data: Path) -> None:
     files = sorted((shared_data / "mcp_servers").glob("*.json"))

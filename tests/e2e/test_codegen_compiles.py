@@ -285,7 +285,7 @@ def _compile(command: list[str | Path], folder: Path) -> None:
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"[:5000]
 
 
-@pytest.fixture(scope="module", params=["hostile", "real"])
+@pytest.fixture(scope="module", params=["hostile", pytest.param("real", marks=pytest.mark.extended)])
 def modules(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a TypeScript and a Python module for each group of tools."""
     groups = _hostile() if request.param == "hostile" else _real(request.getfixturevalue("shared_data"))

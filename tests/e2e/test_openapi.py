@@ -64,14 +64,14 @@ CHECKS = [
 ENVELOPE = "#/components/schemas/ErrorEnvelope"
 EXAMPLES = os.environ.get("TOOLSCRIPT_TEST_API_EXAMPLES")
 MANY = settings(
-    max_examples=int(EXAMPLES or 12),
+    max_examples=int(EXAMPLES or 3),
     deadline=None,
     derandomize=True,
     database=None,
     phases=(Phase.explicit, Phase.generate),
     suppress_health_check=list(HealthCheck),
 )
-FEW = settings(MANY, max_examples=int(EXAMPLES or 3))
+FEW = settings(MANY, max_examples=int(EXAMPLES or 1))
 # Without the requests at the bounds of each parameter: for routes that answer them as in another test.
 FEWEST = settings(FEW, phases=(Phase.generate,))
 

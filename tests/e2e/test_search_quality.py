@@ -110,7 +110,11 @@ async def searching(embedder: Embedder, items: Sequence[Item]) -> AsyncIterator[
     ("name", "min_recall", "min_answered", "min_left_empty"),
     # Recall at 5 is 0.979, 0.992 and 0.872 on ARM, 0.957, 0.992 and 0.862 on x86-64: the model computes with 8 bits.
     # One query of 47 is 0.021; the margins are one to two queries below the lower figure.
-    [("mcpproxy_golden", 0.93, 0.95, None), ("ironclaw_toolsearch", 0.97, 0.95, 0.7), ("demo", 0.84, 0.85, 0.7)],
+    [
+        pytest.param("mcpproxy_golden", 0.93, 0.95, None, marks=pytest.mark.extended),
+        pytest.param("ironclaw_toolsearch", 0.97, 0.95, 0.7, marks=pytest.mark.extended),
+        ("demo", 0.84, 0.85, 0.7),
+    ],
 )
 async def test_the_default_threshold_separates_answerable_from_unanswerable_queries(
     tool_model: OnnxEmbedder,
@@ -161,6 +165,7 @@ async def test_a_tool_is_first_by_its_id_even_if_others_share_its_name(large: tu
     assert [item.id for item, first in firsts if first.id != item.id] == []
 
 
+@pytest.mark.extended
 @pytest.mark.req("S-02")
 async def test_a_name_with_one_typo_is_among_the_first_three(large: tuple[list[Item], ToolSearch]) -> None:
     items, search = large

@@ -97,6 +97,7 @@ async def test_nearly_every_tool_has_a_skill_and_every_other_one_suggestion(larg
     assert waiting == dict.fromkeys({s.item.id for s in stored} - placed, 1)
 
 
+@pytest.mark.extended
 @pytest.mark.req("H-13", "H-14")
 async def test_a_second_sync_of_the_same_changes_nothing_and_embeds_nothing(large: App, real_tools: list[Item]) -> None:
     before, embedded = await state(large), large.sync.embedded
@@ -108,6 +109,7 @@ async def test_a_second_sync_of_the_same_changes_nothing_and_embeds_nothing(larg
     assert await state(large) == before
 
 
+@pytest.mark.extended
 @pytest.mark.req("H-01")
 async def test_a_hundred_equal_queries_at_once_get_equal_answers(large: App) -> None:
     """EC-006."""
@@ -186,6 +188,7 @@ def shorten(data: ToolSet) -> ToolSet:
     return replace(data, queries=queries, unanswerable=[])
 
 
+@pytest.mark.extended
 @pytest.mark.req("H-01", "H-07")
 async def test_skills_first_loses_hardly_any_result_and_saves_a_large_part_of_the_work(
     shared_data: Path, tmp_path: Path

@@ -38,6 +38,7 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     await opened.close()
 
 
+@pytest.mark.extended
 async def test_every_query_is_fast_whatever_its_filters(store: SqlAudit) -> None:
     slow = []
     tools, servers, callers = (None, "server7__tool7", "none"), (None, "server7"), (None, "caller5", "rare")
@@ -54,6 +55,7 @@ async def test_every_query_is_fast_whatever_its_filters(store: SqlAudit) -> None
     assert slow == []
 
 
+@pytest.mark.extended
 async def test_a_summary_looks_at_the_newest_events_only(store: SqlAudit) -> None:
     summary = await CallLog(store).summarize(AuditQuery(until=START + DAYS * 86_400))
     assert sum(row.calls for row in summary.rows) == 9000  # one in ten events is a search

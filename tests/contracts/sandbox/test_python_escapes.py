@@ -48,6 +48,7 @@ async def test_a_program_reaches_nothing(sandbox: MontySandbox, outside: Outside
     assert outside.connections == 0
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("name", ENDLESS)
 async def test_a_program_ends_within_its_limits_and_stalls_nobody(sandbox: MontySandbox, name: str) -> None:
     host, seconds = LimitedHost(), 2.0 if name.startswith("sleep") else WALL_SECONDS
@@ -69,6 +70,7 @@ async def test_a_check_ends_whatever_it_gets(sandbox: MontySandbox, name: str) -
     assert (await run(sandbox, WORKS, LimitedHost(), TIMEOUT_SECONDS)).value == 42
 
 
+@pytest.mark.extended
 async def test_a_check_has_the_time_that_it_is_given(sandbox: MontySandbox) -> None:
     async with watch_loop() as turns:
         problems = await sandbox.check(Program("a1b\n" * 20_000), TIMEOUT_SECONDS)
@@ -76,6 +78,7 @@ async def test_a_check_has_the_time_that_it_is_given(sandbox: MontySandbox) -> N
     turns.check()
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("name", ["a slow replacement", "a slow power"])
 async def test_one_operation_that_takes_too_long_is_a_matter_of_processor_time(
     sandbox: MontySandbox, name: str

@@ -45,6 +45,7 @@ async def test_a_program_reaches_nothing(sandbox: DenoSandbox, outside: Outside,
     assert outside.connections == 0
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("name", FORGING)
 async def test_a_program_cannot_speak_for_its_sandbox(sandbox: DenoSandbox, name: str) -> None:
     outcome = await run(sandbox, FORGING[name], LimitedHost(), FORGING_SECONDS)
@@ -54,6 +55,7 @@ async def test_a_program_cannot_speak_for_its_sandbox(sandbox: DenoSandbox, name
     assert after.value == 42
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("name", ENDLESS)
 async def test_a_program_ends_within_its_limits_and_stalls_nobody(sandbox: DenoSandbox, name: str) -> None:
     host = LimitedHost()

@@ -24,9 +24,7 @@ TIMEOUT_SECONDS = 60.0
 pytestmark = [
     pytest.mark.req("G-08"),
     pytest.mark.extended,
-    pytest.mark.skipif(
-        not INSPECTOR.exists(), reason="the MCP Inspector is not installed: `make test-all` installs it"
-    ),
+    pytest.mark.skipif(not INSPECTOR.exists(), reason="no MCP Inspector: `make test-all` installs it"),
 ]
 
 REQUESTS: list[tuple[str, tuple[str, ...], str]] = [
