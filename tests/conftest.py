@@ -18,6 +18,8 @@ import pytest
 
 # On few and busy cores numpy's own threads wait for each other; the variable must be set before numpy is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Some tests import ONNX Runtime themselves, which then must send nothing either.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 from tests.async_tests import pytest_fixture_setup, pytest_pyfunc_call  # noqa: F401, hooks for pytest
 from tests.fixtures.databases import close_memory_databases
