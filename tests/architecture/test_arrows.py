@@ -196,7 +196,7 @@ def test_only_an_adapter_imports_its_vendor() -> None:
 
 
 @pytest.mark.req("X-09")
-def test_whoever_imports_onnxruntime_has_stopped_its_telemetry() -> None:
+def test_onnxruntime_is_imported_after_its_telemetry_is_stopped() -> None:
     """The import starts it. The files of these folders come after one that sets the variable."""
     stopped_by = {"training": ROOT / "training" / "__init__.py", "tests": ROOT / "tests" / "conftest.py"}
     assert all('setdefault("ORT_DISABLE_TELEMETRY", "1")' in file.read_text("utf-8") for file in stopped_by.values())
