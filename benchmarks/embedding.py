@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-import onnxruntime as ort
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
@@ -22,6 +21,7 @@ from benchmarks.timing import Row, Sample, Table, compare_table, measure_seconds
 from toolscript.adapters.batching_embedder import BatchingEmbedder
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.adapters.onnx.model_folders import PACKAGED, ModelFolder, find_locally
+from toolscript.adapters.onnx.runtime import onnxruntime as ort
 from toolscript.adapters.onnx.session import GPU_BATCH, GPU_TOKENS, cut_batches
 from toolscript.domain.search import Vector
 

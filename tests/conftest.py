@@ -19,10 +19,12 @@ from urllib.parse import urlsplit
 
 import psutil
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # On few and busy cores numpy's own threads wait for each other; the variable must be set before numpy is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Some tests import ONNX Runtime themselves, which then must send nothing either.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 from tests.async_tests import pytest_fixture_setup, pytest_pyfunc_call  # noqa: F401, hooks for pytest
 from tests.fixtures.databases import close_memory_databases
@@ -42,8 +44,9 @@ if TYPE_CHECKING:
 
 REPOSITORY = Path(__file__).parents[1]
 # The same examples in every run, so that no run fails by chance; `make test-all` looks for new ones.
-settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
-settings.register_profile("thorough", deadline=None)
+SLOW = [HealthCheck.too_slow]  # is measured in wall time
+settings.register_profile("repeatable", derandomize=True, deadline=None, database=None, suppress_health_check=SLOW)
+settings.register_profile("thorough", deadline=None, suppress_health_check=SLOW)
 settings.load_profile("repeatable")
 POSTGRES, MONGO = "TOOLSCRIPT_TEST_POSTGRES_URL", "TOOLSCRIPT_TEST_MONGO_URL"
 

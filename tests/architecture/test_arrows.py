@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "toolscript"
 MAX_FILE_LINES = 500
@@ -191,6 +193,21 @@ def test_only_an_adapter_imports_its_vendor() -> None:
             if top not in sys.stdlib_module_names | {"toolscript"} | _find_prefix(name, ALLOWED_LIBRARIES):
                 wrong.append(f"{name} imports {top}")
     assert wrong == []
+
+
+@pytest.mark.req("X-09")
+def test_onnxruntime_is_imported_after_its_telemetry_is_stopped() -> None:
+    """The import starts it. The files of these folders come after one that sets the variable."""
+    stopped_by = {"training": ROOT / "training" / "__init__.py", "tests": ROOT / "tests" / "conftest.py"}
+    assert all('setdefault("ORT_DISABLE_TELEMETRY", "1")' in file.read_text("utf-8") for file in stopped_by.values())
+    importers = {
+        file.relative_to(ROOT).as_posix()
+        for top in {"benchmarks", "docs", "src", "tests", "training"} - stopped_by.keys()
+        for file in (ROOT / top).rglob("*.py")
+        for imported in _imports(ast.parse(file.read_text(encoding="utf-8")))
+        if imported.partition(".")[0] == "onnxruntime"
+    }
+    assert importers == {"src/toolscript/adapters/onnx/runtime.py"}
 
 
 def test_no_import_circle() -> None:

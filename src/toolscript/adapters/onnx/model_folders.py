@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import tomllib
@@ -105,6 +106,8 @@ def download(name: str, cache_dir: Path, hub_url: str, token: str | None = None)
     if not _REPOSITORY.fullmatch(repository):
         raise unknown_model(name)
     _require_hub(name, hub_url)
+    # Without it the library asks the public hub, whatever `hub_url` is, which programs may have started it.
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     from huggingface_hub import HfApi, errors  # slow to import, rarely needed
 
     hub = HfApi(endpoint=hub_url, token=token or False)

@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 from toolscript.domain.errors import Invalid, Unavailable
 
 if TYPE_CHECKING:
-    import onnxruntime
     from tokenizers import Tokenizer
+
+    from toolscript.adapters.onnx.runtime import onnxruntime
 
 BATCH = 32
 # A GPU needs large batches: up to so many inputs, and so many tokens with padding, which take 0.5 GB with MiniLM.
@@ -168,7 +169,7 @@ def choose_providers(device: str, available: Sequence[str]) -> list[str]:
 
 def _load(onnx: Path, device: str, threads: int) -> onnxruntime.InferenceSession:
     """Loads a model, on a GPU where `device` allows one. Raises Unavailable."""
-    import onnxruntime as ort
+    from toolscript.adapters.onnx.runtime import onnxruntime as ort
 
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
