@@ -11,6 +11,9 @@ from toolscript.domain.programs import Language, Program, ProgramOutcome, Progra
 class ProgramHost(Protocol):
     """Answers one running program. All methods are called on the event loop."""
 
+    def begin(self) -> None:
+        """Is told that the program begins: its process is ready."""
+
     def count_call(self) -> None:
         """Counts a call before its arguments are read: those that cannot be used cost time as well. An exception ends
         the run."""
@@ -33,6 +36,8 @@ class Sandbox(Protocol):
     >>> import asyncio
     >>> from toolscript.adapters.monty.sandbox import MontySandbox
     >>> class Host:
+    ...     def begin(self):
+    ...         pass
     ...     def count_call(self):
     ...         pass
     ...     async def call(self, function, arguments):

@@ -25,18 +25,21 @@ class ArgumentChecker(Protocol):
     >>> async def check(arguments):
     ...     checker = WorkerChecker()
     ...     try:
-    ...         return await checker.check({"required": ["path"]}, arguments, within=10.0)
+    ...         return await checker.check({"required": ["path"]}, arguments)
     ...     finally:
     ...         await checker.close()
     >>> asyncio.run(check({})).field
     'path'
     """
 
-    async def check(self, schema: Schema, arguments: Mapping[str, Any], *, within: float) -> ArgumentProblem | None:
+    async def prepare(self) -> None:
+        """Starts what the first check needs; it would be started then otherwise. Raises Unavailable."""
+
+    async def check(self, schema: Schema, arguments: Mapping[str, Any]) -> ArgumentProblem | None:
         """The worst problem; None for valid arguments, and for a schema that cannot be used. Raises TimedOut when that
         takes too long, and Unavailable when nothing can be checked."""
 
-    async def find_fault(self, schema: Schema, *, within: float) -> str:
+    async def find_fault(self, schema: Schema) -> str:
         """Why a schema, or a reference within it, cannot be used; empty if all can. Raises as `check` does."""
 
     async def close(self) -> None:

@@ -27,6 +27,9 @@ class LimitedHost:
         self.output = ""
         self.calls = 0
 
+    def begin(self) -> None:
+        pass
+
     def count_call(self) -> None:
         self.calls += 1
         if self.calls > MAX_CALLS:

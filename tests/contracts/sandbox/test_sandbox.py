@@ -36,6 +36,7 @@ class Host:
 
     def __init__(self, max_output: int = 2**20) -> None:
         self.output = ""
+        self.has_begun = False
         self.calls = 0
         self.is_cancelled = False
         self.is_waiting = asyncio.Event()
@@ -43,7 +44,12 @@ class Host:
         self._met = 0
         self._all_met = asyncio.Event()
 
+    def begin(self) -> None:
+        assert not self.has_begun
+        self.has_begun = True
+
     def count_call(self) -> None:
+        assert self.has_begun
         self.calls += 1
 
     async def call(self, function: str, arguments: Mapping[str, Any]) -> Any:
@@ -121,6 +127,7 @@ async def test_a_program_may_return_nothing(sandbox: Sandbox, programs: Contract
 async def test_the_host_gets_what_a_program_prints(sandbox: Sandbox, programs: ContractPrograms) -> None:
     host = Host()
     outcome = await run(sandbox, programs.print_lines, host)
+    assert host.has_begun
     assert (outcome.value, host.output) == (1, "first\nsecond\n")
 
 

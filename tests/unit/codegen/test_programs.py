@@ -41,6 +41,9 @@ HOSTILE = [
 class EchoHost:
     """Gives back what it is asked."""
 
+    def begin(self) -> None:
+        pass
+
     def count_call(self) -> None:
         """Allows any number."""
 

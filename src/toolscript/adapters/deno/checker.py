@@ -13,8 +13,9 @@ from heapq import nsmallest
 from typing import Any
 
 from toolscript.adapters.bounded_json import read_json
-from toolscript.adapters.deno.process import DENO_DATA_BYTES, FOLDER, start_deno, stop_deno
+from toolscript.adapters.deno.process import DENO_DATA_BYTES, FOLDER, start_deno
 from toolscript.adapters.program_hints import find_hint
+from toolscript.adapters.worker_process import stop_process
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.programs import MAX_PROGRAM_PROBLEMS, Program, ProgramProblem
 
@@ -201,7 +202,7 @@ class LanguageServer:
 
     async def stop(self) -> None:
         """Kills the server."""
-        await stop_deno(self._process)
+        await stop_process(self._process)
 
     async def _request(self, method: str, params: Mapping[str, Any]) -> Any:
         self._last_id += 1

@@ -2,8 +2,9 @@
 // the program cannot know: nothing but this file can speak for the sandbox, whatever the program writes.
 //
 // In:  {secret, worker}  when the process starts;  {program, limits} + inputs  once;  {id} + text or {id, error}  per call.
-// Out: {kind: "call", id, name} + text, {kind: "print", text}, and at the end one of {kind: "result"} + text,
-//      {kind: "error", url, message, stack}, {kind: "limit", limit}, with the processor time since the start in `seconds`.
+// Out: {kind: "begin"}, {kind: "call", id, name} + text, {kind: "print", text}, and at the end one of
+//      {kind: "result"} + text, {kind: "error", url, message, stack}, {kind: "limit", limit}, with the processor time
+//      since the beginning in `seconds`.
 // What stands after a + is JSON on a line of its own; of those that come in, `has_text` says that it follows.
 const WATCH_MILLISECONDS = 20;
 const WATCHED_MESSAGES = 100;
@@ -98,6 +99,7 @@ function watch() {
 
 async function startProgram({ program, text: inputs }) {
   await isWorkerReady.promise;
+  write({ kind: "begin" });
   started = { processorTime: readProcessorTime(), rss: Deno.memoryUsage().rss };
   setInterval(watch, WATCH_MILLISECONDS);
   worker.postMessage({ program, inputs });

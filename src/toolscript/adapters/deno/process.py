@@ -10,11 +10,11 @@ import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from toolscript.adapters.worker_process import stop_process
 from toolscript.domain.errors import Unavailable
 
 FOLDER = Path(__file__).parent
@@ -70,18 +70,6 @@ async def start_deno(*arguments: str, v8_flags: str, data_bytes: int) -> Process
             except (OSError, ValueError):  # it has ended already, or the limit is lower than this
                 continue
     return process
-
-
-async def stop_deno(process: Process) -> None:
-    """Kills the process if it still runs, and waits for its end."""
-    if process.returncode is None and sys.platform != "win32":
-        # Before Python 3.12.9 asyncio's own `kill` could take the status of a process that had just ended away from
-        # whoever waits for it, who then logs an unknown child process.
-        with suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGKILL)
-    elif process.returncode is None:
-        process.kill()
-    await process.communicate()
 
 
 class ProgramProcess:
@@ -146,7 +134,7 @@ class ProgramProcess:
 
     async def stop(self) -> None:
         """Kills the process."""
-        await stop_deno(self._process)
+        await stop_process(self._process)
 
 
 @cache

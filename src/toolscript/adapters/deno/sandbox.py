@@ -202,6 +202,8 @@ class _ProgramRun:
             match message:
                 case None:
                     return await self._explain_end()
+                case {"kind": "begin"}:
+                    self._host.begin()
                 case {"kind": "print", "text": text}:
                     self._host.take_output(text)
                 case {"kind": "call"}:

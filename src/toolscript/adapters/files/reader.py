@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from toolscript.adapters.files.parts import BookLimits
-from toolscript.adapters.worker_process import start_worker, stop_worker
+from toolscript.adapters.worker_process import start_worker, stop_process
 from toolscript.domain.errors import Invalid
 from toolscript.domain.files.kinds import FILE_ENDINGS, KINDS_BY_ENDING, FileKind, find_ending
 from toolscript.domain.knowledge import Block, BlockKind, Book, Position
@@ -81,7 +81,7 @@ class FileBooks:
         except TimeoutError as error:
             raise Invalid(f"Reading the file took longer than {limits.seconds:g} seconds and was stopped.") from error
         finally:
-            await stop_worker(child)
+            await stop_process(child)
         if child.returncode:
             raise Invalid(f"The reader {_describe_exit(child.returncode)}{_DAMAGED}")
         return output

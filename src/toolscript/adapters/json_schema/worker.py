@@ -1,8 +1,9 @@
 """The worker process that checks arguments: one JSON object per line in, one per line out.
 
-A request has `digest`, `arguments`, `references` (whether those of the schema must lead somewhere), and `schema` when
-the worker does not have it yet. The reply is `{}` for valid arguments, `{"field": …, "message": …}` for the worst
-problem, `{"unusable": …}` for a schema that cannot be used, and `{"unknown": true}` when the schema is needed.
+A request has `digest`, `arguments`, `references` (whether those of the schema must lead somewhere), `seconds` (of
+processor time), and `schema` when the worker does not have it yet. The reply is `{}` for valid arguments, `{"field": …,
+"message": …}` for the worst problem, `{"unusable": …}` for a schema that cannot be used, and `{"unknown": true}` when
+the schema is needed.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from toolscript.adapters.worker_limits import limit_worker
 MAX_VALIDATORS = 512
 MAX_MESSAGE_LENGTH = 300
 MEMORY_BYTES = 2**30
-# Ends a worker whose gateway was killed while it checks; a gateway ends it much sooner.
-MAX_SECONDS = 20.0
+# Ends a worker whose gateway was killed while it checks; a gateway ends it sooner.
+MAX_SECONDS = 25.0
 
 
 def main() -> None:
@@ -38,15 +39,18 @@ def main() -> None:
     checks = Checks()
     print("{}", flush=True)  # noqa: T201  (ready)
     for line in sys.stdin.buffer:
-        _set_alarm(MAX_SECONDS)
-        reply = json.dumps(checks.answer(json.loads(line)))
-        _set_alarm(0)
+        request = json.loads(line)
+        _limit_seconds(request["seconds"], MAX_SECONDS)
+        reply = json.dumps(checks.answer(request))
+        _limit_seconds(0, 0)
         print(reply, flush=True)  # noqa: T201
 
 
-def _set_alarm(seconds: float) -> None:
+def _limit_seconds(processor_time: float, elapsed: float) -> None:
+    """Ends the process by SIGPROF or SIGALRM after that time; 0 is no limit."""
     if hasattr(signal, "setitimer"):  # not on Windows
-        signal.setitimer(signal.ITIMER_REAL, seconds)
+        signal.setitimer(signal.ITIMER_PROF, processor_time)
+        signal.setitimer(signal.ITIMER_REAL, elapsed)
 
 
 class Checks:

@@ -24,6 +24,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
+from toolscript.adapters.worker_process import close_stdin
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.servers import ServerSpec
 from toolscript.ports.servers import OnLog
@@ -113,6 +114,7 @@ class ServerProcess:
         finally:  # also when cancelled: a shield does not prevent that
             _signal_group(self._process.pid, signal.SIGKILL)
             await self.wait_for_exit()
+            await close_stdin(self._process)
 
     async def _terminate(self) -> None:
         if self._process.stdin:

@@ -123,6 +123,7 @@ class MontySandbox:
         )
         try:
             async with self._check_out(limits=own, os_policy=OS_POLICY) as session:
+                host.begin()
                 return await calls.run(self._feed(session, program, calls, limits))
         except MontyError as error:
             return _describe_failure(error)

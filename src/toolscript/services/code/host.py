@@ -94,8 +94,15 @@ class RunHost:
         self._output: list[str] = []
         self._output_bytes = 0
         self.calls: list[CallRecord] = []
+        self.has_begun = False
         self.timeout: asyncio.Timeout | None = None
-        """The wall time of the run: it stands still while a person is asked."""
+        """The wall time of the run from its beginning: it stands still while a person is asked."""
+
+    def begin(self) -> None:
+        """Lets the time of the program begin."""
+        self.has_begun = True
+        if self.timeout and not self.timeout.expired():
+            self.timeout.reschedule(asyncio.get_running_loop().time() + self._limits.seconds)
 
     def get_rest(self, seconds: float) -> RunLimits:
         """The limits of a workflow that the program calls now and that may take so many seconds. Raises

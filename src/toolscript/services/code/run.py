@@ -17,7 +17,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from toolscript.domain.access import Caller
-from toolscript.domain.errors import InvalidArguments, NotFound
+from toolscript.domain.errors import InvalidArguments, NotFound, Unavailable
 from toolscript.domain.programs import (
     DEFAULT_LIMITS,
     MAX_LIMITS,
@@ -46,6 +46,7 @@ EVENT = "code.run"
 MAX_SOURCE_BYTES = 100_000
 MAX_SESSION_LENGTH = 200
 CHECK_SECONDS = 15.0
+START_SECONDS = 30.0
 # A check takes 5 to 60 ms, and programs that are saved run again and again.
 MAX_CHECKED_PROGRAMS = 1000
 _ADVICE = {
@@ -164,7 +165,7 @@ class RunCode:
             return ProgramOutcome(RunEnd.DONE), []
         began, cpu_seconds = time.perf_counter(), 0.0
         try:
-            outcome = await _run_within_limits(sandbox, program, host, request.limits)
+            outcome = await run_within_limits(sandbox, program, host, request.limits)
             cpu_seconds = outcome.cpu_seconds
             return outcome, []
         finally:
@@ -197,9 +198,10 @@ class RunCode:
         )
 
 
-async def _run_within_limits(sandbox: Sandbox, program: Program, host: RunHost, limits: RunLimits) -> ProgramOutcome:
+async def run_within_limits(sandbox: Sandbox, program: Program, host: RunHost, limits: RunLimits) -> ProgramOutcome:
+    """How the program ends, within its time from its beginning. Raises Unavailable when it does not begin."""
     own = SandboxLimits(limits.cpu_seconds, limits.memory_mb * 2**20, limits.output_bytes)
-    host.timeout = timeout = asyncio.timeout(limits.seconds)
+    host.timeout = timeout = asyncio.timeout(START_SECONDS)
     try:
         async with timeout:
             return _add_advice(await sandbox.run(program, host, own))
@@ -208,6 +210,8 @@ async def _run_within_limits(sandbox: Sandbox, program: Program, host: RunHost, 
     except TimeoutError:
         if not timeout.expired():
             raise
+        if not host.has_begun:
+            raise Unavailable(f"the sandbox did not start within {START_SECONDS:g} s: try again later") from None
         message = f"the program took more than {limits.seconds:g} seconds: do less, or raise the limit `seconds`"
         return ProgramOutcome(RunEnd.TIME, message=message)
 

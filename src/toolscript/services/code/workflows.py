@@ -44,7 +44,6 @@ MAX_BYTES = 100_000
 MAX_DESCRIPTION_LENGTH = 4000
 # Workflows may call workflows, each in a process of its own.
 MAX_DEPTH = 3
-CHECK_SECONDS = 10.0
 # What a schema of a result may refer to, which becomes a part of another unless it is one of objects.
 RESULT_REFERENCES = ("#/$defs/", "#/definitions/")
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
@@ -204,7 +203,7 @@ class Workflows:
         return results
 
     async def _test_case(self, workflow: Workflow, case: WorkflowCase, caller: RunCaller) -> CaseResult:
-        problem = await self._checker.check(workflow.parameters, case.arguments, within=CHECK_SECONDS)
+        problem = await self._checker.check(workflow.parameters, case.arguments)
         if problem:
             return CaseResult(case, None, f"arguments: {problem.field}: {problem.message}", 0.0)
         report = await self.run(workflow, case.arguments, caller, seconds=DEFAULT_LIMITS.seconds)
@@ -223,7 +222,7 @@ class Workflows:
         if workflow.returns_object and not isinstance(value, Mapping):
             return f"{opening}{_shorten(value)} is not of type 'object'"
         try:
-            problem = await self._checker.check(schema, workflow.build_structured(value), within=CHECK_SECONDS)
+            problem = await self._checker.check(schema, workflow.build_structured(value))
         except (TimedOut, Unavailable) as error:  # its tools have been called: the value would be lost
             log.warning("result_not_checked", extra={"tool": workflow.item.id, "reason": error.message})
             return None
@@ -238,7 +237,7 @@ class Workflows:
             if not schema:
                 continue
             try:
-                fault = await self._checker.find_fault(schema, within=CHECK_SECONDS)
+                fault = await self._checker.find_fault(schema)
             except TimedOut as error:
                 raise TimedOut(
                     f"{field}: {error.message}: try again, or make the schema smaller", details={"field": field}

@@ -42,6 +42,9 @@ from toolscript.services.tools.approval import Approvals
 from toolscript.services.tools.hybrid_search import ToolSearch
 
 NEAREST = 3
+# Of the time of a call, so that most is left for the tool: waiting for the worker and for other checks, and the check.
+CHECK_SHARE = 0.25
+MAX_CHECK_SECONDS = 5.0
 # A person may have to fill in a form.
 ANSWER_SECONDS = 600.0
 
@@ -141,9 +144,11 @@ class CallTool:
         if not item.input_schema:
             return True
         try:
-            problem = await self._checker.check(item.input_schema, arguments, within=within)
-        except (TimedOut, Unavailable) as error:  # the tool's own server checks them too
-            log.warning("arguments_not_checked", extra={"tool": item.id, "reason": error.message})
+            async with asyncio.timeout(min(MAX_CHECK_SECONDS, CHECK_SHARE * within)):
+                problem = await self._checker.check(item.input_schema, arguments)
+        except (TimedOut, Unavailable, TimeoutError) as error:  # the tool's own server checks them too
+            reason = error.message if isinstance(error, ToolscriptError) else "the check took too long"
+            log.warning("arguments_not_checked", extra={"tool": item.id, "reason": reason})
             return False
         if problem:
             raise InvalidArguments(

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from toolscript.domain.programs import DEFAULT_LIMITS, Language
+from toolscript.domain.errors import Unavailable
+from toolscript.domain.programs import DEFAULT_LIMITS, Language, Program, ProgramOutcome, RunEnd
 from toolscript.domain.servers import CallRelay, CallResult
 from toolscript.services.code.host import HostServices, RunCaller, RunHost
+from toolscript.services.code.run import START_SECONDS, run_within_limits
 from toolscript.services.tools.call import ANSWER_SECONDS
 from toolscript.surfaces.callers import OWNER
 
@@ -88,3 +90,36 @@ async def test_a_question_after_another_finds_the_time_that_is_left() -> None:
             await call
         rest = (host.timeout.when() or 0.0) - loop.time()
         assert SECONDS - 40.0 - MAX_STALL_SECONDS < rest <= SECONDS - 40.0
+
+
+class SlowSandbox:
+    """A sandbox whose process needs some seconds, and its program others."""
+
+    def __init__(self, people: People, start: float, program: float) -> None:
+        self._people = people
+        self._start, self._program = start, program
+
+    async def run(self, _: Program, host: RunHost, __: object) -> ProgramOutcome:
+        await self._pass(self._start)
+        host.begin()
+        await self._pass(self._program)
+        return ProgramOutcome(RunEnd.DONE, 1)
+
+    async def _pass(self, seconds: float) -> None:
+        self._people.passed += seconds
+        await asyncio.sleep(0.01)  # the loop looks at its clock, and at the timeouts that are over
+
+
+@pytest.mark.parametrize(("late", "end"), [(-10.0, RunEnd.DONE), (10.0, RunEnd.TIME)])
+async def test_the_time_of_a_program_begins_when_its_process_is_ready(late: float, end: RunEnd) -> None:
+    people = People()
+    sandbox: Any = SlowSandbox(people, START_SECONDS - 10.0, DEFAULT_LIMITS.seconds + late)
+    outcome = await run_within_limits(sandbox, Program("1"), make_host(people), DEFAULT_LIMITS)
+    assert outcome.end is end
+
+
+async def test_a_process_that_does_not_get_ready_is_not_the_fault_of_the_program() -> None:
+    people = People()
+    sandbox: Any = SlowSandbox(people, START_SECONDS + 1.0, 0.0)
+    with pytest.raises(Unavailable, match="did not start within 30 s"):
+        await run_within_limits(sandbox, Program("1"), make_host(people), DEFAULT_LIMITS)

@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -303,6 +304,8 @@ async def _warm_up(app: App) -> None:
         await app.snapshots.warm_up()
     except ToolscriptError as error:  # the next search reads what it needs
         log.warning("catalogue_not_read", extra={"reason": error.message})
+    with suppress(Unavailable):  # the first call tries again, and logs why
+        await app.argument_checker.prepare()
 
 
 async def _finish_documents(app: App) -> None:
