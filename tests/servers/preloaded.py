@@ -7,6 +7,7 @@ looks to its caller as the command itself would: its streams, signals and exit c
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import json
@@ -16,6 +17,7 @@ import select
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -118,7 +120,25 @@ def _run(command: dict[str, Any]) -> None:
     is_unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
     sys.stdout.reconfigure(line_buffering=os.isatty(1), write_through=is_unbuffered)  # type: ignore[union-attr]
     sys.argv = [command["module"], *command["arguments"]]
-    runpy.run_module(command["module"], run_name="__main__", alter_sys=True)
+    code: object = None
+    try:
+        runpy.run_module(command["module"], run_name="__main__", alter_sys=True)
+    except SystemExit as end:
+        code = end.code
+    if code is None or isinstance(code, int):
+        _end(code or 0)
+    sys.exit(str(code))
+
+
+def _end(code: int) -> None:
+    """Ends the process as Python does, without taking all modules apart, which copies 140 MB and takes 0.5 s."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        code = 120
+    os._exit(code)
 
 
 def main() -> None:
@@ -127,7 +147,6 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     if command := _wait_for_command(sys.argv[1]):
-        gc.unfreeze()
         _run(command)
 
 
