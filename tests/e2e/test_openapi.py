@@ -7,6 +7,7 @@ Each route gets a few requests, or as many as TOOLSCRIPT_TEST_API_EXAMPLES says.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -189,6 +190,25 @@ def test_with_a_token_every_response_is_as_described(operation: Operation, gatew
 
 
 @each_operation
+def test_without_credentials_a_route_that_takes_them_is_refused(
+    operation: Operation, gateway: Gateway, gateway_with_key: Gateway
+) -> None:
+    path = re.sub(r"\{[^}]*\}", "x", operation.full_path)
+
+    def send(to: Gateway) -> httpx.Response:
+        return to.portal.call(to.client.request, operation.method, f"http://127.0.0.1{path}")
+
+    refused = send(gateway_with_key)
+    if operation.definition.raw["security"]:
+        assert_unauthorized(refused)
+    else:
+        assert refused.status_code != 401
+    if {TOKEN: []} in operation.definition.raw["security"]:
+        assert_unauthorized(send(gateway))
+
+
+@pytest.mark.extended
+@each_operation
 def test_without_a_token_document_routes_are_refused(operation: Operation, gateway: Gateway) -> None:
     takes_token = {TOKEN: []} in operation.definition.raw["security"]
 
@@ -201,6 +221,7 @@ def test_without_a_token_document_routes_are_refused(operation: Operation, gatew
     send_generated(operation, FEW if takes_token else FEWEST, check)
 
 
+@pytest.mark.extended
 @each_operation
 def test_without_the_key_of_a_gateway_all_but_public_routes_are_refused(
     operation: Operation, gateway_with_key: Gateway

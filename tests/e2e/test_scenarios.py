@@ -268,6 +268,7 @@ def test_model_selection_via_cli(toolscript: Toolscript, tmp_path: Path) -> None
     assert OTHER_MODEL in refused.stderr
 
 
+@pytest.mark.extended
 @pytest.mark.req("S-07")
 def test_model_selection_via_environment_variable(toolscript: Toolscript, tmp_path: Path) -> None:
     """Scenario: Model selection via environment variable."""

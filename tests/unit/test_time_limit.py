@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 REPOSITORY = Path(__file__).parents[2]
 TESTS = """
 import threading, pytest
@@ -20,6 +22,7 @@ def test_that_is_well(): pass
 """
 
 
+@pytest.mark.extended
 def test_a_test_that_hangs_fails_once_and_the_others_run(tmp_path: Path) -> None:
     tmp_path.joinpath("test_it.py").write_text(TESTS, encoding="utf-8")
     limits = ["-o", "faulthandler_timeout=5", "-o", "faulthandler_exit_on_timeout=true"]

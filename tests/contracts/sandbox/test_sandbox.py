@@ -226,6 +226,7 @@ async def test_a_sleep_takes_no_processor_time(sandbox: Sandbox, programs: Contr
     assert 0 < outcome.cpu_seconds < time.perf_counter() - began - 0.9
 
 
+@pytest.mark.extended
 @pytest.mark.req("C-02")
 @pytest.mark.parametrize("kind", ["monty"])
 async def test_a_sleep_takes_the_time_that_it_is_given(sandbox: Sandbox) -> None:

@@ -16,6 +16,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult
 
+from tests.fixtures.examples import choose
 from tests.servers import make_scripted_spec
 from tests.servers.preloaded import toolscript_command
 from tests.servers.real import real_servers
@@ -73,7 +74,7 @@ async def open_agent(options: list[str], mode: Any) -> AsyncIterator[Agent]:
 
 
 @pytest.mark.parametrize("first", MODES)
-@pytest.mark.parametrize("second", MODES)
+@pytest.mark.parametrize("second", choose(MODES, MODES[0]))
 async def test_each_question_reaches_the_user_of_its_agent_whichever_process_is_the_gateway(
     options: list[str], first: str, second: str
 ) -> None:

@@ -110,6 +110,7 @@ async def test_the_gateway_passes_the_suite_where_it_needs_no_server_of_its_own(
     }
 
 
+@pytest.mark.extended
 async def test_the_server_of_the_suite_passes_it_through_the_gateway(url: str, tmp_path: Path) -> None:
     with relay_names(url) as renamed:
         passed = await run_suite(renamed, tmp_path, BEHIND_A_RELAY)

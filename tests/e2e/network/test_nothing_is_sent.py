@@ -134,6 +134,7 @@ def test_the_recorder_notices_native_code_of_child_processes(machine: Machine) -
     assert {each.rpartition(" ")[2] for each in destinations[3:]} == {"53"}
 
 
+@pytest.mark.extended
 def test_a_search_of_the_demo_sends_nothing(machine: Machine) -> None:
     machine.run([*TOOLSCRIPT, "search", "put my changes into version control"])
     assert "git__git_commit" in machine.output

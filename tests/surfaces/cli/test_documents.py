@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.fixtures.book_files import epub
+from tests.fixtures.examples import choose
 from toolscript.app.app import open_app
 from toolscript.domain.documents import Document
 from toolscript.domain.errors import Invalid
@@ -44,7 +45,7 @@ def run_json(*arguments: str) -> Any:
     return json.loads(invoke(*arguments, "--json").stdout)
 
 
-@pytest.fixture(params=["alone", "with a gateway"])
+@pytest.fixture(params=choose(["alone", "with a gateway"], "alone"))
 def toolscript(request: pytest.FixtureRequest, small_folder: Path) -> Toolscript:
     """The command on a data folder, with and without a gateway that uses it."""
     if request.param != "alone":
@@ -398,6 +399,7 @@ def test_headings_are_part_of_the_text_where_they_change(small_folder: Path) -> 
     assert run_json("documents", "show", "guide.md")["text"].split("\n\n") == ["One", "a", "b", "Deep", "c", "Two", "d"]
 
 
+@pytest.mark.extended
 def test_the_documents_of_one_file_may_exceed_what_a_request_may_have(
     small_folder: Path, start_gateway: Callable[[], None]
 ) -> None:

@@ -109,6 +109,7 @@ def _find_secrets(folder: Path, secrets: list[str]) -> list[str]:
     return [str(file) for file in files if any(secret.encode() in file.read_bytes() for secret in secrets)]
 
 
+@pytest.mark.extended
 def test_a_running_gateway_uses_renews_and_forgets_a_login(
     tmp_path: Path, authorization: Authorization, web: ProtectedServer
 ) -> None:
@@ -158,6 +159,7 @@ def test_a_running_gateway_uses_renews_and_forgets_a_login(
     assert (tmp_path / "data" / "login.key").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.extended
 def test_a_login_can_be_pasted_and_outlives_a_restart(
     tmp_path: Path, authorization: Authorization, web: ProtectedServer
 ) -> None:

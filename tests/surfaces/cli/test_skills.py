@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.fixtures.examples import choose
 from tests.servers.gateway import run_gateway
 from toolscript.app.app import open_app
 from toolscript.domain.catalog import Skill, Suggestion
@@ -53,7 +54,7 @@ def invoke(*arguments: str, code: int = 0, given: str | None = None) -> Result:
     return result
 
 
-@pytest.fixture(params=["alone", "with a gateway"])
+@pytest.fixture(params=choose(["alone", "with a gateway"], "alone"))
 def toolscript(request: pytest.FixtureRequest, small_folder: Path) -> Toolscript:
     """The command on a prepared data folder, with and without a gateway that uses it."""
     prepare(small_folder)

@@ -62,6 +62,7 @@ async def run_while_asking(client: CodeClient, programs: Iterable[str], **body: 
     return [answer["end"] for answer in await running]
 
 
+@pytest.mark.extended
 async def test_health_answers_while_hostile_programs_in_python_run(
     client: CodeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -74,6 +75,7 @@ async def test_health_answers_while_hostile_programs_in_python_run(
     assert "done" not in ends, dict(zip(PYTHON, ends, strict=True))
 
 
+@pytest.mark.extended
 async def test_health_answers_while_hostile_programs_in_typescript_run(
     typescript: CodeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

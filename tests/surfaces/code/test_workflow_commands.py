@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.fixtures.examples import choose
 from tests.servers import make_scripted_spec
 from toolscript.surfaces.cli.main import run
 
@@ -39,7 +40,7 @@ def save(*more: str) -> Result:
     return invoke("workflows", "save", "shout", "shout.py", *more)
 
 
-@pytest.mark.parametrize("with_gateway", [True, False])
+@pytest.mark.parametrize("with_gateway", choose([True, False], True))
 def test_a_workflow_is_saved_called_tested_and_restored(
     folder: Path, start_gateway: Callable[[], None], with_gateway: bool
 ) -> None:
@@ -95,7 +96,7 @@ def test_a_program_that_calls_a_workflow_has_the_servers_of_its_program_without_
     assert (ran.exit_code, json.loads(ran.stdout)) == (0, {"result": "HI"}), ran.output
 
 
-@pytest.mark.parametrize("with_gateway", [True, False])
+@pytest.mark.parametrize("with_gateway", choose([True, False], True))
 def test_workflows_leave_the_tools_of_a_server_with_their_name_alone(
     folder: Path, start_gateway: Callable[[], None], with_gateway: bool
 ) -> None:

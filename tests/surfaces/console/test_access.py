@@ -134,6 +134,7 @@ async def test_a_tenant_adds_documents_and_finds_them(keyed: RunningGateway, fol
     await page.get_by_role("region", name="Passages").locator("mark", has_text="harbour").wait_for()
 
 
+@pytest.mark.extended
 @pytest.mark.req("W-02")
 async def test_a_gateway_that_goes_away_and_comes_back_is_noticed(folder: Path, open_page: OpenPage) -> None:
     data = folder.parent / f"{folder.name}-restarted"

@@ -107,6 +107,7 @@ def _count_tools(gateway: RunningGateway) -> int:
     return int(stats["indexedTools"])
 
 
+@pytest.mark.extended
 @pytest.mark.req("W-01", "W-02")
 async def test_ten_thousand_tools_are_listed_searched_and_drawn(
     large_gateway: RunningGateway, open_page: OpenPage

@@ -76,6 +76,7 @@ async def test_skills_show_their_tools(console_gateway: RunningGateway, open_pag
     assert await find_violations(page) == []
 
 
+@pytest.mark.extended
 @pytest.mark.req("W-01")
 async def test_calls_are_listed_and_filtered(console_gateway: RunningGateway, open_page: OpenPage) -> None:
     page = await open_page(f"{console_gateway.url}/#/tool/filesystem__read_text_file", expects=("Failed to load",))
@@ -94,6 +95,7 @@ async def test_calls_are_listed_and_filtered(console_gateway: RunningGateway, op
     assert await find_violations(page) == []
 
 
+@pytest.mark.extended
 @pytest.mark.req("W-01")
 async def test_files_become_knowledge_that_is_found(console_gateway: RunningGateway, open_page: OpenPage) -> None:
     page = await open_page(f"{console_gateway.url}/#/files")
@@ -112,6 +114,7 @@ async def test_files_become_knowledge_that_is_found(console_gateway: RunningGate
     assert await find_violations(page) == []
 
 
+@pytest.mark.extended
 @pytest.mark.req("W-01")
 async def test_own_requests_are_measured_as_by_the_command(
     console_gateway: RunningGateway, open_page: OpenPage, tmp_path: Path
@@ -214,6 +217,7 @@ async def test_a_page_that_writes_its_address_late_does_not_undo_a_step_to_anoth
     await page.get_by_role("heading", name="Tools", exact=True, level=1).wait_for()
 
 
+@pytest.mark.extended
 @pytest.mark.req("W-02")
 async def test_every_page_fits_a_small_screen(console_gateway: RunningGateway, open_page: OpenPage) -> None:
     page = await open_page(console_gateway.url, width=400, theme="dark")

@@ -98,6 +98,7 @@ async def test_log_lines_are_text_and_appear_while_the_page_is_open(
     assert await find_violations(page) == []
 
 
+@pytest.mark.extended
 @pytest.mark.req("W-01", "W-02")
 async def test_a_server_is_added_from_a_snippet_with_a_hostile_name(
     gateway: RunningGateway, open_page: OpenPage
@@ -123,6 +124,7 @@ async def test_a_server_is_added_from_a_snippet_with_a_hostile_name(
     assert await find_violations(page) == []
 
 
+@pytest.mark.extended
 @pytest.mark.req("W-01", "W-02", "G-11")
 async def test_a_person_logs_in_at_a_server_from_the_page(tmp_path: Path, open_page: OpenPage) -> None:
     with serving_authorization(ttl=3600) as authorization, serving_protected(authorization.issuer) as web:
@@ -156,6 +158,7 @@ async def test_a_person_logs_in_at_a_server_from_the_page(tmp_path: Path, open_p
             await row.get_by_text("needs a login", exact=True).wait_for()
 
 
+@pytest.mark.extended
 @pytest.mark.req("W-01", "W-02", "G-11")
 async def test_a_key_that_may_only_call_tools_makes_and_removes_its_own_login(
     tmp_path: Path, open_page: OpenPage
@@ -190,6 +193,7 @@ async def test_a_key_that_may_only_call_tools_makes_and_removes_its_own_login(
             await own.get_by_text("not logged in").wait_for()
 
 
+@pytest.mark.extended
 @pytest.mark.req("W-01", "G-01")
 async def test_the_first_server_is_added_where_the_demo_is_served(tmp_path: Path, open_page: OpenPage) -> None:
     with run_gateway(tmp_path, "--data-dir", str(tmp_path / "data")) as gateway:

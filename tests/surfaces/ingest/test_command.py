@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 from PIL import Image
 
 from tests.fixtures.book_files import Typed, pdf
+from tests.fixtures.examples import choose
 from tests.fixtures.terminal import open_terminal
 from toolscript.settings import load_settings
 from toolscript.surfaces.cli.client.announcement import read_announcement
@@ -140,7 +141,7 @@ def test_another_gateway_gets_the_files_themselves(
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals on Windows")
-@pytest.mark.parametrize("with_gateway", [False, True])
+@pytest.mark.parametrize("with_gateway", choose([False, True], False))
 def test_ctrl_c_stops_within_two_seconds_and_says_what_is_kept(
     small_folder: Path, start_gateway: Callable[[], None], with_gateway: bool
 ) -> None:

@@ -15,6 +15,7 @@ from mcp import Client, MCPError
 from mcp.client.subscriptions import PromptsListChanged, ResourcesListChanged, ResourceUpdated
 from mcp_types import INVALID_PARAMS, METHOD_NOT_FOUND
 
+from tests.fixtures.examples import choose
 from tests.fixtures.serving import build_mcp_command, serve_configuration
 from tests.servers import make_scripted_spec
 from toolscript.app.app import App
@@ -102,12 +103,16 @@ async def through_another_process(notes: Notes, **options: Any) -> AsyncIterator
         yield client
 
 
+# `through_another_process` is over stdio, too, beside a gateway like that of `over_http`.
+CONNECTIONS = (over_http, through_another_process)
+
+
 @pytest.fixture
 def notes(tmp_path: Path) -> Notes:
     return Notes(tmp_path)
 
 
-@pytest.mark.parametrize("connect", [over_http, over_stdio, through_another_process])
+@pytest.mark.parametrize("connect", choose([over_http, over_stdio, through_another_process], *CONNECTIONS))
 async def test_a_client_that_listens_hears_of_changed_lists_and_resources(connect: Any, notes: Notes) -> None:
     async with (
         connect(notes) as client,
@@ -130,7 +135,7 @@ async def test_a_client_that_listens_hears_of_changed_lists_and_resources(connec
         assert await anext(changes) == ResourceUpdated(WELCOME)
 
 
-@pytest.mark.parametrize("connect", [over_stdio, through_another_process])
+@pytest.mark.parametrize("connect", choose([over_stdio, through_another_process], *CONNECTIONS))
 async def test_an_older_client_over_stdio_is_notified_on_its_connection(connect: Any, notes: Notes) -> None:
     heard: asyncio.Queue[str] = asyncio.Queue()
 
@@ -152,7 +157,7 @@ async def test_an_older_client_over_stdio_is_notified_on_its_connection(connect:
         assert refused.value.code == INVALID_PARAMS
 
 
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
+@pytest.mark.parametrize("mode", choose(["legacy", "auto"], "auto"))
 async def test_a_process_that_forwards_outlives_the_gateway_that_it_listens_to(mode: Any, notes: Notes) -> None:
     (notes.folder / "other").mkdir()
     async with AsyncExitStack() as stack, asyncio.timeout(TIMEOUT_SECONDS):

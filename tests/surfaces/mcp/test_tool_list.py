@@ -19,6 +19,7 @@ from mcp import Client, MCPError
 from mcp.client.subscriptions import ToolsListChanged
 from mcp_types import CallToolResult, ElicitResult, TextContent, Tool
 
+from tests.fixtures.examples import choose
 from tests.fixtures.serving import build_mcp_command, serve_configuration
 from tests.servers import make_scripted_spec
 from toolscript.app.app import App
@@ -157,7 +158,9 @@ def scene(tmp_path: Path) -> Scene:
     return Scene(tmp_path)
 
 
-EVERYWHERE = pytest.mark.parametrize("connect", [over_http, over_stdio, through_another_process])
+# `through_another_process` is over stdio, too, beside a gateway like that of `over_http`.
+CONNECTIONS = (over_http, through_another_process)
+EVERYWHERE = pytest.mark.parametrize("connect", choose([over_http, over_stdio, through_another_process], *CONNECTIONS))
 
 
 @EVERYWHERE
@@ -292,7 +295,7 @@ async def describes(client: Client, text: str) -> bool:
     return text in ((await list_tools(client))["search_tools"].description or "")
 
 
-@pytest.mark.parametrize("connect", [over_stdio, through_another_process])
+@pytest.mark.parametrize("connect", choose([over_stdio, through_another_process], *CONNECTIONS))
 async def test_an_older_client_over_stdio_is_notified_of_changed_tools(connect: Any, scene: Scene) -> None:
     heard = asyncio.Event()
 

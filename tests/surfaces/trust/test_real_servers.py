@@ -20,6 +20,7 @@ pytestmark = pytest.mark.req("G-15")
 TIMEOUT_SECONDS = 300.0
 
 
+@pytest.mark.extended
 async def test_no_definition_of_a_real_server_goes_into_quarantine(tmp_path: Path) -> None:
     settings = load_settings(
         variables={}, data_dir=tmp_path / "data", search_model="hashed-64", connect_timeout=TIMEOUT_SECONDS

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.examples import choose
 from tests.fixtures.http_services import SHIPPED, EmbeddingsApi, Hub, hub_layout
 from toolscript.adapters.memory import MemoryIndex
 from toolscript.adapters.onnx.model_folders import PACKAGED, find_model_card
@@ -47,7 +48,7 @@ async def test_without_network_the_packaged_model_is_used_and_the_fallback_logge
 
 
 @pytest.mark.req("S-07", "S-10")
-@pytest.mark.parametrize("former", [BGE, PACKAGED])
+@pytest.mark.parametrize("former", choose([BGE, PACKAGED], PACKAGED))
 async def test_a_folder_of_another_model_moves_to_the_default_and_documents_stay(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, former: str
 ) -> None:
@@ -68,7 +69,7 @@ async def test_a_folder_of_another_model_moves_to_the_default_and_documents_stay
 
 
 @pytest.mark.req("S-08")
-@pytest.mark.parametrize("wanted", [DEFAULT_MODEL, BGE])
+@pytest.mark.parametrize("wanted", choose([DEFAULT_MODEL, BGE], DEFAULT_MODEL))
 async def test_without_a_model_search_is_by_words_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, wanted: str
 ) -> None:

@@ -41,6 +41,7 @@ async def test_one_model_serves_everything_unless_it_is_trained_for_tools(small:
         assert app.text_model is app.model
 
 
+@pytest.mark.extended
 @pytest.mark.req("S-07")
 async def test_beside_a_model_for_tools_documents_have_the_packaged_one(trained: Settings) -> None:
     async with open_app(trained) as app:
@@ -88,6 +89,7 @@ async def test_a_setting_selects_the_model_of_documents(small: Settings) -> None
         assert await app.index.count(DOCUMENTS) == 1
 
 
+@pytest.mark.extended
 @pytest.mark.req("S-08")
 async def test_a_broken_model_of_documents_leaves_tools_alone(
     trained: Settings, caplog: pytest.LogCaptureFixture

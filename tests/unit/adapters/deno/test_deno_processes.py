@@ -120,6 +120,7 @@ async def test_halves_of_characters_are_replaced() -> None:
         await sandbox.close()
 
 
+@pytest.mark.extended
 @pytest.mark.req("C-02")
 async def test_types_that_take_too_long_stop_no_other_check() -> None:
     sandbox = DenoSandbox()

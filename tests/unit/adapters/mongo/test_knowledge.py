@@ -416,6 +416,7 @@ async def test_a_server_that_never_answers_is_unavailable_within_the_timeout() -
         assert "timed out" in await _unavailable_within(20.0, reader)
 
 
+@pytest.mark.extended
 async def test_a_writer_with_a_long_timeout_fails_soon_when_no_server_listens() -> None:
     store = MongoKnowledge.at("mongodb://127.0.0.1:9/books")
     start = time.monotonic()
@@ -425,6 +426,7 @@ async def test_a_writer_with_a_long_timeout_fails_soon_when_no_server_listens() 
     assert time.monotonic() - start < 25.0
 
 
+@pytest.mark.extended
 @pytest.mark.req("K-06")
 async def test_a_server_that_stops_during_a_write_is_reported_soon() -> None:
     source = Source(str(SOURCE), "book", "T", (), "", "")

@@ -25,6 +25,7 @@ from toolscript.retrieval.text.item_text import build_item_text
 from toolscript.services.catalogue.demo import load_demo_items, load_demo_pairs
 
 
+@pytest.mark.extended
 @pytest.mark.req("S-07")
 async def test_the_shipped_model_agrees_with_the_full_precision_original(minilm: OnnxEmbedder) -> None:
     texts_of_items = [build_item_text(item) for item in load_demo_items()]

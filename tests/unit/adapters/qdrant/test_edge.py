@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.fixtures.examples import choose
 from toolscript.adapters.qdrant import shard as qdrant_shard
 from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
 from toolscript.domain.errors import Unavailable
@@ -245,7 +246,7 @@ def _write_until_killed(folder: Path, after: int) -> tuple[int, int]:
 
 
 @pytest.mark.req("H-14")
-@pytest.mark.parametrize("after", [1, 9, 23, 47])
+@pytest.mark.parametrize("after", choose([1, 9, 23, 47], 9))
 async def test_a_kill_during_upserts_leaves_each_point_old_or_new(tmp_path: Path, after: int) -> None:
     await (await fill(tmp_path, 500)).close()
     version, start = await asyncio.to_thread(_write_until_killed, tmp_path, after)

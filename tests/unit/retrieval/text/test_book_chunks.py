@@ -224,12 +224,12 @@ def test_a_piece_has_the_page_where_its_new_text_begins() -> None:
     "book",
     [
         [prose(message(0, of=60_000))],
-        [prose("word " * 300_000)],
-        [Block("x" * 2_000_000, BlockKind.CODE)],
+        pytest.param([prose("word " * 300_000)], marks=pytest.mark.extended),
+        pytest.param([Block("x" * 2_000_000, BlockKind.CODE)], marks=pytest.mark.extended),
         [Block("x = 1\n" * 300_000, BlockKind.CODE)],
-        [Block("| a | b |\n" * 200_000, BlockKind.TABLE)],
+        pytest.param([Block("| a | b |\n" * 200_000, BlockKind.TABLE)], marks=pytest.mark.extended),
         [prose(message(n, of=5), section=str(n)) for n in range(12_000)],
-        [prose("\n" * 2_000_000 + "x")],
+        pytest.param([prose("\n" * 2_000_000 + "x")], marks=pytest.mark.extended),
     ],
     ids=["sentences", "words", "one word", "lines", "rows", "sections", "nothing"],
 )

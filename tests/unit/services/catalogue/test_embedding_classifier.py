@@ -175,6 +175,7 @@ UNUSUAL = [
 ]
 
 
+@pytest.mark.extended
 async def test_the_name_of_a_server_does_not_decide(tool_model: OnnxEmbedder) -> None:
     """A tool is in the skill of its server's name only if it would be there on any other server."""
     for tool in UNUSUAL:

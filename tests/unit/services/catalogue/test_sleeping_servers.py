@@ -198,6 +198,7 @@ async def test_a_refresh_lists_sleeping_servers_and_lets_them_sleep_again(
     await gateway.close()
 
 
+@pytest.mark.extended
 @pytest.mark.req("G-02", "G-17")
 async def test_of_fifty_servers_only_those_run_that_are_used(
     gateway: Gateway, calls: CallTool, count_processes: Callable[[], int]

@@ -50,6 +50,7 @@ async def test_copies_of_tools_are_one_hit_that_names_the_others(app: App) -> No
             assert sorted(hit.ids) == [f"{server}-{account}__{hit.name}" for account in ("club", "home", "work")]
 
 
+@pytest.mark.extended
 @pytest.mark.req("S-01")
 async def test_copies_change_neither_the_first_tool_nor_the_number_of_hits(app: App) -> None:
     first: dict[int, list[str]] = {}

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import REPOSITORY
+from tests.fixtures.examples import choose
 from tests.unit.services.trust.definitions import load_poisoned
 from toolscript.domain.catalog import Item
 from toolscript.domain.quarantine import Finding
@@ -57,6 +58,7 @@ def test_no_tool_of_the_demo_is_suspicious() -> None:
     assert [item.id for item in load_demo_items() if load_scanner().scan(item)] == []
 
 
+@pytest.mark.extended
 def test_hardly_any_definition_of_published_servers_is_suspicious(shared_data: Path) -> None:
     """The guide has the number of definitions; they are read where they are, and not part of this repository."""
     files = sorted((shared_data / "mcp_servers").glob("*.json"))
@@ -143,7 +145,7 @@ HOSTILE: dict[str, Callable[[int], str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", HOSTILE)
+@pytest.mark.parametrize("kind", choose(HOSTILE, "words", "blanks", "dots"))
 def test_the_time_grows_with_the_length_of_hostile_text_and_not_faster(kind: str) -> None:
     def measure(size: int) -> float:
         text = HOSTILE[kind](size)
