@@ -44,7 +44,7 @@ def _read_tests(module: ast.Module) -> Iterator[tuple[set[str], bool]]:
     ]
     for node in module.body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
-            marks = module_marks + node.decorator_list
+            marks: list[ast.AST] = [*module_marks, *node.decorator_list]
         elif isinstance(node, ast.ClassDef):
             marks = [*module_marks, node]
         else:

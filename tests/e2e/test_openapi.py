@@ -196,7 +196,8 @@ def test_without_credentials_a_route_that_takes_them_is_refused(
     path = re.sub(r"\{[^}]*\}", "x", operation.full_path)
 
     def send(to: Gateway) -> httpx.Response:
-        return to.portal.call(to.client.request, operation.method, f"http://127.0.0.1{path}")
+        response: httpx.Response = to.portal.call(to.client.request, operation.method, f"http://127.0.0.1{path}")
+        return response
 
     refused = send(gateway_with_key)
     if operation.definition.raw["security"]:

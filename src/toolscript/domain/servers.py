@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -212,6 +212,8 @@ class ServerListing:
 
     items: Sequence[Item]
     problems: Sequence[str] = ()
+    approved: Collection[str] = ()
+    """The ids of items that were written here: who writes an item approves it."""
 
 
 @dataclass(frozen=True, slots=True)

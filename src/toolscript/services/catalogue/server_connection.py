@@ -9,14 +9,13 @@ import logging
 import random
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from toolscript.domain.catalog import Item
 from toolscript.domain.errors import LoginRequired, ToolscriptError, Unavailable
-from toolscript.domain.servers import LogSource, ServerSpec, ServerState, ServerStatus
+from toolscript.domain.servers import LogSource, ServerListing, ServerSpec, ServerState, ServerStatus
 from toolscript.ports.servers import ToolServer, ToolServers
 from toolscript.services.catalogue.indexing import SyncReport
 from toolscript.services.catalogue.sync import Sync
@@ -425,7 +424,7 @@ class ServerConnection:
                 raise Unavailable(f"it did not list its tools within {self._timeouts.connect:g} s") from None
             self._require_current(server)
             try:
-                report = await self._sync_items(listing.items)
+                report = await self._sync_items(listing)
             except Exception as error:
                 raise _CatalogueFailed(f"its tools are not in the catalogue yet: {self._describe(error)}") from error
             self._require_current(server)
@@ -440,11 +439,15 @@ class ServerConnection:
             log.warning("items_left_out", extra={"server": self.spec.name, "problems": list(listing.problems)})
         return report
 
-    async def _sync_items(self, items: Sequence[Item]) -> SyncReport:
+    async def _sync_items(self, listing: ServerListing) -> SyncReport:
         if self._sync is None:
             return SyncReport()
         return await self._sync.run(
-            items, servers=[self.spec.name], policy=self.spec.trust, progress=self._show_progress
+            listing.items,
+            servers=[self.spec.name],
+            policy=self.spec.trust,
+            approved=listing.approved,
+            progress=self._show_progress,
         )
 
     def _require_current(self, server: ToolServer) -> None:

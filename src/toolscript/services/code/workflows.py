@@ -105,7 +105,8 @@ class Workflows:
             for each in workflows
             if each.language not in self._languages
         ]
-        return ServerListing([each.item for each in workflows if each.language in self._languages], problems)
+        items = [each.item for each in workflows if each.language in self._languages]
+        return ServerListing(items, problems, approved=[item.id for item in items])
 
     async def list_versions(self, name: str) -> Sequence[Workflow]:
         """The kept versions of a workflow, the newest first. Raises NotFound."""
@@ -140,7 +141,7 @@ class Workflows:
             return SavedWorkflow(newest, is_new=False, quarantine=await self._find_quarantine(newest))
         author = caller_name.get() or "owner"
         saved = await self._store.save(replace(workflow, saved_at=self._clock(), saved_by=author))
-        await self._update_catalogue([saved.item.id])
+        await self._update_catalogue()
         return SavedWorkflow(saved, is_new=True, quarantine=await self._find_quarantine(saved))
 
     async def restore(self, name: str, version: int, caller: RunCaller) -> SavedWorkflow:
@@ -267,8 +268,9 @@ class Workflows:
                 },
             )
 
-    async def _update_catalogue(self, approved: Collection[str] = ()) -> None:
-        await self._sync.run((await self.list_items()).items, servers={SERVER_NAME}, approved=approved)
+    async def _update_catalogue(self) -> None:
+        listing = await self.list_items()
+        await self._sync.run(listing.items, servers={SERVER_NAME}, approved=listing.approved)
         for watcher in self._watchers:
             watcher()
 

@@ -56,7 +56,7 @@ class Screening:
     ) -> list[Item]:
         """The items as the catalogue may show them: those in quarantine with their approved texts and the reason.
         `existing` has the ids of all items that the catalogue has of these servers, `approved` those of items that a
-        person has just written, which are scanned and nothing else."""
+        person has written here, which are scanned and nothing else."""
         servers = {item.server for item in items}
         digests = await self._pins.get_approved_digests(servers)
         unclear = {key: item for item in items if digests.get(key := get_pin_id(item)) != item.digest}
