@@ -61,7 +61,6 @@ def _read_keys_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Instead of waiting until the keys that were read are too old; and a busy machine must not use old ones."""
     monkeypatch.setattr(module, "READ_SECONDS", 60.0)
     monkeypatch.setattr(module, "MAX_AGE_SECONDS", 0.0)
-    monkeypatch.setattr(module, "MAX_AGE_FOR_UNKNOWN_SECONDS", 0.0)
 
 
 @pytest.fixture(scope="module")

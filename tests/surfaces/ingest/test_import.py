@@ -14,7 +14,6 @@ import pytest
 from tests.fixtures.knowledge_search import HARBOUR, TIDES, stock
 from toolscript.app.app import App, local_token
 from toolscript.domain.access import Scope
-from toolscript.services.access import keys
 from toolscript.services.knowledge.transfer import export_lines
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.input_limits import MAX_UPLOAD_BYTES
@@ -76,10 +75,7 @@ async def test_invalid_lines_are_named_and_the_others_imported(http: httpx.Async
     assert (len(many["refused"]), many["refused_count"]) == (MAX_REFUSED, MAX_REFUSED + 5)
 
 
-async def test_an_import_needs_the_scope_admin(
-    app: App, http: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(keys, "MAX_AGE_FOR_UNKNOWN_SECONDS", 0.0)
+async def test_an_import_needs_the_scope_admin(app: App, http: httpx.AsyncClient) -> None:
     _, key = await app.keys.create("reader", scopes=[Scope.SEARCH, Scope.KNOWLEDGE])
     for given, status in (("wrong", 401), (key, 403)):
         refused = await http.post(IMPORT, content=join_lines(NOTE), headers={"Authorization": f"Bearer {given}"})

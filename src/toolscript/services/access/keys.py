@@ -14,7 +14,7 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 
 from toolscript.domain.access import (
@@ -33,8 +33,9 @@ from toolscript.ports.access import KeyStore
 PREFIX = "tsk_"
 SECRET_BYTES = 32
 MAX_AGE_SECONDS = 2.0
-# For secrets that are not found: bounds the number of readings, because anyone can send wrong ones.
-MAX_AGE_FOR_UNKNOWN_SECONDS = 0.1
+# A secret that is not found may be that of a key which was created a moment ago, so the keys are read again, but not
+# more often than this: anyone can send wrong secrets.
+MIN_PAUSE_SECONDS = 0.1
 MAX_AGE_WITHOUT_STORE_SECONDS = 300.0
 # How long requests wait for one reading of the keys: before they use the previous ones, and if there are none yet.
 READ_SECONDS = 0.5
@@ -65,13 +66,16 @@ class Keys:
         *,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self._store = store
         self._clock = clock
         self._monotonic = monotonic
+        self._sleep = sleep
         self._by_digest: Mapping[str, AccessKey] | None = None
         self._tried_at = self._wait_until = float("-inf")
         self._reading: asyncio.Task[None] | None = None
+        self._reading_count = 0
         self._unanswered_since: float | None = None
         """When the first reading after the last successful one began. Without requests there are no readings."""
         self._is_failing = False
@@ -133,9 +137,9 @@ class Keys:
         Looking up the digest takes the same time for every wrong secret: callers cannot choose digests."""
         if not is_key(secret):
             return None
-        digest = compute_digest(secret)
+        digest, readings_before = compute_digest(secret), self._reading_count
         key = (await self._get_current()).get(digest)
-        key = key or (await self._get_current(MAX_AGE_FOR_UNKNOWN_SECONDS)).get(digest)
+        key = key or (await self._get_newer(readings_before)).get(digest)
         since = self._unanswered_since
         if since is not None and self._monotonic() - since > MAX_AGE_WITHOUT_STORE_SECONDS:
             raise Unavailable("keys cannot be checked right now: try again in a moment")
@@ -157,10 +161,20 @@ class Keys:
             self._reading.cancel()
             await asyncio.gather(self._reading, return_exceptions=True)
 
+    async def _get_newer(self, readings_before: int) -> Mapping[str, AccessKey]:
+        """The keys as a reading after so many others found them, or the last ones while the store does not answer."""
+        keys = await self._get_current(MIN_PAUSE_SECONDS)
+        if self._reading_count == readings_before:  # it may have missed a key that was created during the last one
+            await self._sleep(max(0.0, self._tried_at + MIN_PAUSE_SECONDS - self._monotonic()))
+            # Of all who have waited, the first one reads.
+            keys = await self._get_current(0.0 if self._reading_count == readings_before else MIN_PAUSE_SECONDS)
+        return keys
+
     async def _get_current(self, max_age: float | None = None) -> Mapping[str, AccessKey]:
         """The keys by digest: at most MAX_AGE_SECONDS old, or the last ones while the store does not answer."""
         now = self._monotonic()
         if self._reading is None and now - self._tried_at >= (MAX_AGE_SECONDS if max_age is None else max_age):
+            self._reading_count += 1
             self._reading = asyncio.create_task(self._read())
             self._unanswered_since = now if self._unanswered_since is None else self._unanswered_since
             self._wait_until = now + (FIRST_READ_SECONDS if self._by_digest is None else READ_SECONDS)

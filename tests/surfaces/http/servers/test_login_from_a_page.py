@@ -144,7 +144,7 @@ async def test_servers_that_cannot_be_logged_in_at_from_here_say_why(app: App) -
 
 @pytest.fixture
 def _read_keys_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in {"READ_SECONDS": 60.0, "MAX_AGE_SECONDS": 0.0, "MAX_AGE_FOR_UNKNOWN_SECONDS": 0.0}.items():
+    for name, seconds in {"READ_SECONDS": 60.0, "MAX_AGE_SECONDS": 0.0}.items():
         monkeypatch.setattr(keys, name, seconds)
 
 
