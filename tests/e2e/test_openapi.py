@@ -69,7 +69,7 @@ MANY = settings(
     deadline=None,
     derandomize=True,
     database=None,
-    phases=(Phase.explicit, Phase.generate),
+    phases=(Phase.explicit, Phase.generate) if EXAMPLES else (Phase.generate,),
     suppress_health_check=list(HealthCheck),
 )
 FEW = settings(MANY, max_examples=int(EXAMPLES or 1))

@@ -28,6 +28,7 @@ import onnxruntime
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.fixtures.examples import is_thorough
 from tests.fixtures.http_services import HttpDouble, Hub, hub_layout
 from tests.servers import make_scripted_spec
 from tests.servers.gateway import run_gateway
@@ -42,7 +43,7 @@ from toolscript.surfaces.http.server import HttpServer
 OTHER_MODEL, ITS_NAME = "Xenova/all-MiniLM-L6-v2", "all-MiniLM-L6-v2"
 BGE = "Xenova/bge-small-en-v1.5"
 PREFIX = "Represent this sentence for searching relevant passages: "
-INITIALIZED_WITHIN = 5.0
+INITIALIZED_WITHIN = 5.0 if is_thorough() else 30.0
 
 # What the servers of a user offer: names and descriptions, and each tool's one parameter.
 TOOLS: dict[str, dict[str, tuple[str, str]]] = {

@@ -10,6 +10,8 @@ import pytest
 
 from tests.contracts.sandbox.loop_watch import MAX_SECONDS, PAUSE_SECONDS, watch_loop
 
+pytestmark = pytest.mark.extended
+
 
 async def test_a_loop_that_computes_too_long_is_found() -> None:
     async with watch_loop() as turns:

