@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 REPOSITORY = Path(__file__).parents[2]
 TESTS = """
 import asyncio, pytest
@@ -38,6 +40,7 @@ async def test_that_is_well(): await asyncio.sleep(0)
 """
 HANGING_TESTS = """
 import asyncio, pytest
+import pytest
 from tests.fixtures.coroutines import put_clock_forward
 
 @pytest.fixture
@@ -69,6 +72,7 @@ def run(folder: Path, tests: str) -> tuple[str, set[str]]:
     return output, {f"{line.split()[0]} {line.partition('::')[2]}" for line in lines}
 
 
+@pytest.mark.extended
 def test_a_cancellation_stays_where_it_belongs(tmp_path: Path) -> None:
     output, summary = run(tmp_path, TESTS)
     assert {"PASSED test_that_is_well", "FAILED test_that_is_cancelled"} <= summary, output
@@ -78,6 +82,7 @@ def test_a_cancellation_stays_where_it_belongs(tmp_path: Path) -> None:
     assert "ClosedResourceError" not in output
 
 
+@pytest.mark.extended
 def test_a_test_that_waits_for_ever_fails_with_its_stack_and_the_next_one_runs(tmp_path: Path) -> None:
     output, summary = run(tmp_path, HANGING_TESTS)
     assert summary == {"FAILED test_that_hangs", "PASSED test_that_puts_the_clock_forward"}, output

@@ -141,6 +141,7 @@ def test_a_search_of_the_demo_sends_nothing(machine: Machine) -> None:
     machine.check_that_nothing_was_sent()
 
 
+@pytest.mark.extended
 def test_ingesting_files_sends_nothing(machine: Machine) -> None:
     """Each kind of file has a library of its own, in a worker process."""
     (files := machine.folder / "files").mkdir()
@@ -179,6 +180,7 @@ def test_a_gateway_that_searches_and_runs_programs_sends_nothing(machine: Machin
     machine.check_that_nothing_was_sent()
 
 
+@pytest.mark.extended
 def test_a_download_asks_the_configured_hub_and_no_other(machine: Machine) -> None:
     """The library of the hub also asks the public hub for a list of programs that may have started it."""
     with Hub("someone/their-model", hub_layout(machine.folder / "repository")) as hub:

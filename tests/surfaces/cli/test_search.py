@@ -208,6 +208,7 @@ def test_sets_of_one_name_are_distinguished_by_their_paths(toolscript: Toolscrip
     assert [row["ndcg@10"] for row in answer.values()] == [1.0, 1.0]
 
 
+@pytest.mark.extended
 def test_a_closed_pipe_is_not_an_error(tmp_path: Path) -> None:
     command = f"{sys.executable} -m toolscript skills export --data-dir {tmp_path} | true"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)

@@ -98,18 +98,11 @@ async def typescript(anyio_backend: str, tmp_path_factory: pytest.TempPathFactor
         yield CodeClient(http, opened)
 
 
-@pytest.fixture
-async def workflow_client(
-    request: pytest.FixtureRequest, anyio_backend: str, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[CodeClient]:
-    """A gateway with workflows, in Python or the languages that are its parameter."""
+@asynccontextmanager
+async def open_workflows(folder: Path, languages: str) -> AsyncIterator[CodeClient]:
+    """A gateway with workflows in these languages."""
     settings = load_settings(
-        variables={},
-        data_dir=tmp_path_factory.mktemp("workflows"),
-        search_model="hashed-64",
-        index="memory:",
-        port=0,
-        code=getattr(request, "param", "python"),
+        variables={}, data_dir=folder, search_model="hashed-64", index="memory:", port=0, code=languages
     )
     async with open_app(settings, serving=True) as app:
         app.profiles.replace(
@@ -123,3 +116,20 @@ async def workflow_client(
         await app.gateway.settle(TIMEOUT_SECONDS)
         async with serve(app) as url, httpx.AsyncClient(base_url=url, timeout=TIMEOUT_SECONDS) as http:
             yield CodeClient(http, app)
+
+
+@pytest.fixture
+async def workflow_client(
+    request: pytest.FixtureRequest, anyio_backend: str, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[CodeClient]:
+    """A gateway with workflows, in Python or the languages that are its parameter."""
+    languages = getattr(request, "param", "python")
+    async with open_workflows(tmp_path_factory.mktemp("workflows"), languages) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+async def shared_workflows(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CodeClient]:
+    """A gateway with workflows in Python, for tests that save none or one with a name of its own."""
+    async with open_workflows(tmp_path_factory.mktemp("workflows"), "python") as client:
+        yield client

@@ -86,6 +86,7 @@ async def test_health_answers_while_hostile_programs_in_typescript_run(
     assert not {"done", "rejected"} & set(ends), dict(zip(TYPESCRIPT, ends, strict=True))
 
 
+@pytest.mark.extended
 async def test_health_answers_while_a_large_result_is_kept_and_read(typescript: CodeClient) -> None:
     limits = {"seconds": 60, "cpu_seconds": 20, "memory_mb": 256, "output_bytes": 10_000_000}
     body: dict[str, Any] = {"language": "typescript", "session": "large", "limits": limits}

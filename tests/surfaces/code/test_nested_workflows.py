@@ -116,6 +116,7 @@ return error
     assert "have used its 0.4 seconds of processor time" in answer["value"]
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("workflow_client", ["python,typescript"], indirect=True)
 @pytest.mark.parametrize("language", choose(["python", "typescript"], "python"))
 async def test_many_workflows_inside_of_workflows_at_a_time_do_not_wait_for_each_other(

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
 import pytest
 
-from toolscript.app.app import App
+from toolscript.app.app import App, open_app
 from toolscript.domain.catalog import Item, ItemType, Suggestion
 from toolscript.services.catalogue.demo import load_demo_items
+from toolscript.settings import load_settings
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.served_app import ServedApp
 
@@ -22,11 +24,25 @@ BEES = {"id": "bee_keeping", "name": "Bee Keeping", "description": "Hives.", "ke
 TOOL = "calendar__create_event"
 
 
-@pytest.fixture
-async def http(app: App) -> AsyncIterator[httpx.AsyncClient]:
+@asynccontextmanager
+async def open_http(app: App) -> AsyncIterator[httpx.AsyncClient]:
     await app.sync.run([*load_demo_items(), PAGE])
     transport = httpx.ASGITransport(create_http_app(ServedApp(app.settings, app)))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        yield client
+
+
+@pytest.fixture
+async def http(app: App) -> AsyncIterator[httpx.AsyncClient]:
+    async with open_http(app) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+async def unchanged(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[httpx.AsyncClient]:
+    """For requests that are refused, or only read."""
+    settings = load_settings(variables={}, data_dir=tmp_path_factory.mktemp("unchanged"), search_model="hashed-64")
+    async with open_app(settings) as app, open_http(app) as client:
         yield client
 
 
@@ -87,8 +103,8 @@ async def test_an_id_that_is_taken_is_a_conflict(http: httpx.AsyncClient) -> Non
         ("DELETE", "/api/v1/tools/no__such/skills"),
     ],
 )
-async def test_unknown_skills_and_suggestions_are_a_404(http: httpx.AsyncClient, method: str, path: str) -> None:
-    answer = await http.request(method, path)
+async def test_unknown_skills_and_suggestions_are_a_404(unchanged: httpx.AsyncClient, method: str, path: str) -> None:
+    answer = await unchanged.request(method, path)
     assert answer.status_code == 404
     assert answer.json()["error"]["code"] == "NOT_FOUND"
     assert "no such" in answer.json()["error"]["message"]
@@ -114,9 +130,9 @@ async def test_unknown_skills_and_suggestions_are_a_404(http: httpx.AsyncClient,
     ],
 )
 async def test_an_invalid_skill_is_refused_with_the_name_of_the_field(
-    http: httpx.AsyncClient, change: dict[str, Any], field: str
+    unchanged: httpx.AsyncClient, change: dict[str, Any], field: str
 ) -> None:
-    answer = await http.post(SKILLS, json={**BEES, **change})
+    answer = await unchanged.post(SKILLS, json={**BEES, **change})
     assert answer.status_code == 422
     assert answer.json()["error"]["details"]["field"] == field
 
@@ -144,9 +160,9 @@ async def test_the_id_of_a_skill_cannot_change(http: httpx.AsyncClient) -> None:
     ],
 )
 async def test_numbers_out_of_range_are_refused(
-    http: httpx.AsyncClient, method: str, path: str, body: dict[str, Any] | None
+    unchanged: httpx.AsyncClient, method: str, path: str, body: dict[str, Any] | None
 ) -> None:
-    answer = await http.request(method, path, json=body)
+    answer = await unchanged.request(method, path, json=body)
     assert answer.status_code == 422
     assert answer.json()["error"]["code"] == "VALIDATION_ERROR"
 
@@ -223,10 +239,10 @@ async def test_a_skill_is_suggested_for_chosen_tools_which_its_approval_puts_int
     ],
 )
 async def test_a_suggestion_needs_a_name_and_tools_that_there_are(
-    http: httpx.AsyncClient, changed: dict[str, Any], status: int
+    unchanged: httpx.AsyncClient, changed: dict[str, Any], status: int
 ) -> None:
     wanted = {"name": "Bee Keeping", "tool_ids": [TOOL]} | changed
-    assert (await http.post(f"{SKILLS}/suggestions", json=wanted)).status_code == status
+    assert (await unchanged.post(f"{SKILLS}/suggestions", json=wanted)).status_code == status
 
 
 @pytest.mark.req("H-11")
@@ -262,8 +278,8 @@ async def test_skills_are_proposed_and_queued_on_request(http: httpx.AsyncClient
     assert {p["name"] for p in queued} <= {s["name"] for s in pending}
 
 
-async def test_openapi_describes_the_routes(http: httpx.AsyncClient) -> None:
-    described = (await http.get("/openapi.json")).json()
+async def test_openapi_describes_the_routes(unchanged: httpx.AsyncClient) -> None:
+    described = (await unchanged.get("/openapi.json")).json()
     ours = {path: set(verbs) for path, verbs in described["paths"].items() if path.startswith(SKILLS)}
     assert ours == {
         SKILLS: {"get", "post"},

@@ -241,6 +241,7 @@ async def test_any_tool_is_found_described_and_called(
     assert answered.content
 
 
+@pytest.mark.extended
 @pytest.mark.req("G-08")
 async def test_every_tool_can_be_found_by_its_id_and_described(agent: Agent) -> None:
     for item in load_demo_items():

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.contracts.sandbox.loop_watch import watch_loop
 from tests.fixtures.coroutines import finish
+from tests.fixtures.examples import choose, scale_examples
 from toolscript.adapters.bounded_json import (
     MAX_PARTS,
     MAX_UNMEASURED,
@@ -55,7 +56,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=scale_examples(30))
 @given(VALUES)
 def test_values_of_any_size_are_what_they_were(value: Any) -> None:
     """Large ones take another way than small ones."""
@@ -104,7 +105,7 @@ async def test_what_is_no_json_is_not_read(size: int) -> None:
             await RunValues(10**6).read(text + " " * size)
 
 
-@pytest.mark.parametrize("part", ["[]", "{}", '{"a":[]}'])
+@pytest.mark.parametrize("part", choose(["[]", "{}", '{"a":[]}'], "{}"))
 async def test_lists_and_objects_are_counted_because_python_frees_them_without_a_pause(part: str) -> None:
     values, size = RunValues(10**9), part.count("[") + part.count("{")
     allowed, refused = (f"[{','.join([part] * count)}]" for count in ((MAX_PARTS - 1) // size, MAX_PARTS // size))

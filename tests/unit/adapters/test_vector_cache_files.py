@@ -24,6 +24,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
+from tests.fixtures.examples import scale_examples
 from toolscript.adapters.memory import HashedEmbedder
 from toolscript.adapters.vector_cache_files import LEFTOVER_SECONDS, MAX_OTHER_FILES, EmbeddingFiles
 from toolscript.domain.search import Vector
@@ -478,7 +479,7 @@ class Cache(RuleBasedStateMachine):
 
 
 TestCache = pytest.mark.req("S-10", "X-03")(Cache.TestCase)
-Cache.TestCase.settings = settings(max_examples=40, stateful_step_count=15, deadline=None)
+Cache.TestCase.settings = settings(max_examples=scale_examples(40), stateful_step_count=15, deadline=None)
 
 
 @pytest.mark.req("S-10")

@@ -119,6 +119,7 @@ async def test_another_model_is_refused_if_documents_would_be_lost(small: Settin
         assert await app.ingest_documents.index_all() == 1
 
 
+@pytest.mark.extended
 @pytest.mark.req("H-07")
 async def test_an_unregistered_model_is_calibrated_on_the_demo_pairs(tmp_path: Path) -> None:
     own = tmp_path / "my-own-model"
@@ -241,6 +242,7 @@ async def test_the_configured_model_is_never_silently_replaced_by_that_of_the_in
             pass
 
 
+@pytest.mark.extended
 @pytest.mark.req("S-07")
 async def test_two_folders_with_the_same_name_are_two_models(tmp_path: Path) -> None:
     for place in ("a", "b"):

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import scale_examples
 from toolscript.codegen.python import generate_python
 from toolscript.codegen.signatures import MAX_LENGTH, format_signature
 from toolscript.codegen.typescript import generate_typescript
@@ -60,7 +61,7 @@ NAMES = KEYS.filter(lambda name: "__" not in name)
 ITEMS = st.lists(
     st.builds(Item, server=NAMES, name=KEYS, description=TEXTS, input_schema=SCHEMAS, output_schema=SCHEMAS), max_size=3
 )
-thorough = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+thorough = settings(max_examples=scale_examples(50), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 _STRINGS_AND_COMMENTS = re.compile(r'"(?:[^"\\\n]|\\.)*"|`[^`]*`|/\*.*?\*/|//[^\n]*', re.DOTALL)
 

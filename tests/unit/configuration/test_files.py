@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import scale_examples
 from toolscript.configuration.files import FILE_NAME, Configuration, load_configuration
 from toolscript.configuration.text_files import MAX_FILE_BYTES
 from toolscript.domain.catalog import Item
@@ -20,7 +21,7 @@ from toolscript.domain.errors import Invalid
 from toolscript.domain.servers import OAuthSpec, ServerSpec, Transport
 
 ENVIRONMENT = {"TOKEN": "s3cret", "EMPTY": "", "NESTED": "${TOKEN}", "BREAK": "a\r\nb", "NUL": "a\0b", "KEY_2": "k"}
-quick = settings(max_examples=150, deadline=None)
+quick = settings(max_examples=scale_examples(150), deadline=None)
 
 
 class ConfigurationFolders:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import scale_examples
 from toolscript.configuration.jsonc import MAX_DEPTH, JsoncError, JsoncNode, parse_jsonc
 
 Place = tuple[str | int, ...]
@@ -20,7 +21,7 @@ VALUES = st.recursive(
 )
 BREAKS = st.sampled_from(["\n", "\r\n", "\r"])
 COMMENTS = ['// } " , ', "/* [ */", "/* \n * \r\n */", "/***/", "/*/ // */"]
-quick = settings(max_examples=150, deadline=None)
+quick = settings(max_examples=scale_examples(150), deadline=None)
 
 
 def to_plain(node: JsoncNode) -> Any:
@@ -138,7 +139,7 @@ def by_us(text: str) -> str | JsoncError:
 
 
 @pytest.mark.req("G-01", "X-03")
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=scale_examples(400), deadline=None)
 @given(
     text=st.lists(
         st.sampled_from([*'{}[]",:01.eE+-\\/* \n\r\t', "true", "null", "//", '"a"', '"a":', "\\u00e9", "\x00", "é"])

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import scale_examples
 from toolscript.configuration.jsonc import parse_jsonc
 from toolscript.configuration.jsonc_edit import add_member, format_source, read_source, remove_member, set_values
 
@@ -24,7 +25,7 @@ COMMENTED = """{
   "inputs": [],
 }
 """
-quick = settings(max_examples=150, deadline=None)
+quick = settings(max_examples=scale_examples(150), deadline=None)
 names = st.sampled_from("abcdefgh")
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=4),

@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import scale_examples
 from toolscript.configuration.client_files import ClientFile
 from toolscript.configuration.jsonc import parse_jsonc
 from toolscript.configuration.setup_plan import FileChange, FoundFile, assign_names, find_servers, plan_changes
 
 pytestmark = pytest.mark.req("G-21")
 
-quick = settings(max_examples=60, deadline=None)
+quick = settings(max_examples=scale_examples(60), deadline=None)
 COMMAND = ["/opt/toolscript", "mcp"]
 PLACES: dict[str, tuple[str, ...]] = {
     "claude-desktop": ("mcpServers",),

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import scale_examples
 from toolscript.domain.catalog import ItemType
 from toolscript.domain.errors import Invalid
 from toolscript.domain.filters import (
@@ -57,7 +58,7 @@ conditions = st.one_of(
 )
 groups = st.lists(conditions, max_size=3).map(tuple)
 filters = st.builds(Filter, groups, groups, groups)
-quick = settings(max_examples=100, deadline=None)
+quick = settings(max_examples=scale_examples(100), deadline=None)
 
 
 def passes(payload: dict[str, Any], field: str, op: Op, value: Any) -> bool:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import scale_examples
 from toolscript.evaluation.datasets import JudgedQuery
 from toolscript.evaluation.metrics import (
     NAMES,
@@ -74,7 +75,7 @@ def same(value: float) -> Scores:
     return dict.fromkeys(NAMES, value)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scale_examples(100), deadline=None)
 @given(query=st.lists(st.tuples(answers, rankings), min_size=1, max_size=4))
 def test_metrics_by_group_are_those_of_the_reference(
     reference: Reference, query: list[tuple[list[frozenset[int]], list[int]]]
@@ -107,7 +108,8 @@ def test_all_ids_of_a_hit_are_found_at_its_rank() -> None:
     assert score_hits(once, [("a", "b"), ("b",)]) == pytest.approx(same(1.0))
 
 
-@settings(max_examples=80, deadline=None)
+@pytest.mark.extended
+@settings(max_examples=scale_examples(80), deadline=None)
 @given(grades=grades, ranking=st.lists(st.sampled_from("abcdefghijklmnopqrst"), unique=True, min_size=1, max_size=16))
 def test_graded_metrics_are_those_of_ranx(ranx: ModuleType, grades: dict[str, int], ranking: list[str]) -> None:
     query = JudgedQuery("q", {i: float(g) for i, g in grades.items()}, ())
@@ -190,7 +192,7 @@ def test_the_curve_goes_from_everything_answered_to_nothing_in_steps_of_a_twenti
 
 
 @pytest.mark.req("S-01")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scale_examples(60), deadline=None)
 @given(confidences, confidences)
 def test_a_higher_threshold_never_answers_more(answerable: list[float], unanswerable: list[float]) -> None:
     points = curve(answerable, unanswerable)

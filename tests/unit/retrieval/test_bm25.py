@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import scale_examples
 from toolscript.domain.search import TermCounts, Terms
 from toolscript.retrieval.bm25 import K1, B, document_terms, query_terms
 
@@ -18,7 +19,7 @@ texts = st.dictionaries(st.integers(0, 12), st.integers(1, 9), max_size=6)
 corpora = st.lists(texts, min_size=1, max_size=8)
 queries = st.dictionaries(st.integers(0, 15), st.integers(1, 3), max_size=5).map(Counter)
 averages = st.floats(0.5, 200)
-quick = settings(max_examples=100, deadline=None)
+quick = settings(max_examples=scale_examples(100), deadline=None)
 
 
 def count_terms(corpus: list[Text]) -> TermCounts:

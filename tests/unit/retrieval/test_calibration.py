@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import scale_examples
 from toolscript.domain.search import SimilarityRange, Vector
 from toolscript.retrieval.calibration import calibrate, measure_similarity
 
@@ -14,7 +15,7 @@ similarities = st.builds(
     lambda floor, span: SimilarityRange(floor, floor + span), st.floats(-0.5, 0.9), st.floats(0.05, 1.0)
 )
 cosines = st.floats(-1, 1)
-quick = settings(max_examples=100, deadline=None)
+quick = settings(max_examples=scale_examples(100), deadline=None)
 
 
 def unit(*values: float) -> Vector:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import scale_examples
 from toolscript.domain.search import Candidate, SimilarityRange
 from toolscript.retrieval.capabilities import Subjects, load_capabilities
 from toolscript.retrieval.confidence import (
@@ -57,7 +58,7 @@ def by_id(found: Confidences) -> dict[str, float]:
 
 
 @pytest.mark.req("S-01")
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scale_examples(100), deadline=None)
 @given(
     st.dictionaries(st.sampled_from("abcdef"), st.floats(-1, 1), max_size=6),
     st.dictionaries(st.sampled_from("abcdef"), st.floats(0.01, 50), max_size=6),
@@ -217,7 +218,7 @@ def test_a_part_is_named_from_a_quarter_of_the_score() -> None:
 
 
 @pytest.mark.req("S-01")
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scale_examples(100), deadline=None)
 @given(shares, shares, shares)
 def test_exactly_the_parts_with_a_large_enough_share_are_named(semantic: float, keyword: float, fuzzy: float) -> None:
     parts = {SEMANTIC: semantic, KEYWORD: keyword, FUZZY: fuzzy}

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import scale_examples
 from toolscript.domain.search import Vector
 from toolscript.retrieval.feedback_steps import MIN_COSINE, OTHERS_WORSE, OWN_WORSE, compute_steps, move_vector
 
@@ -127,7 +128,7 @@ def test_requests_of_unknown_tools_are_ignored() -> None:
 
 
 @given(SEEDS)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=scale_examples(20), deadline=None)
 def test_a_step_is_refused_exactly_where_it_lowers_ranks_on_the_whole(seed: int) -> None:
     rng = np.random.default_rng(seed)
     tools = {f"tool{n}": vector(*rng.normal(size=DIMENSIONS)) for n in range(12)}

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import scale_examples
 from toolscript.domain.search import Candidate, Ranking, sort_candidates
 from toolscript.retrieval.fusion import FUSIONS, cover_needs, rrf, sort_scores, sum_weighted, zscore
 
@@ -27,7 +28,7 @@ def distinct(ids: list[str], eighths: list[int]) -> Leg:
 ids_in_any_order = st.lists(IDS, min_size=1, max_size=8, unique=True)
 legs = st.builds(distinct, ids_in_any_order, st.lists(st.integers(-80, 80), min_size=8, max_size=8, unique=True))
 several_legs = st.lists(legs, min_size=2, max_size=4)
-quick = settings(max_examples=60, deadline=None)
+quick = settings(max_examples=scale_examples(60), deadline=None)
 
 
 def ranking(leg: Leg) -> Ranking:

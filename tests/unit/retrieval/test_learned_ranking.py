@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import scale_examples
 from toolscript.retrieval.learned_ranking import LEARNED, Curve, Signals
 
 pytestmark = pytest.mark.req("S-01")
@@ -15,7 +16,7 @@ curves = pytest.mark.parametrize("curve", [LEARNED.hybrid, LEARNED.words], ids=[
 
 
 @curves
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scale_examples(100), deadline=None)
 @given(known=signals, more=st.floats(0, 1))
 def test_more_evidence_is_never_less_sure(curve: Curve, known: Signals, more: float) -> None:
     for name in ("similarity", "coverage", "lead"):
@@ -24,7 +25,7 @@ def test_more_evidence_is_never_less_sure(curve: Curve, known: Signals, more: fl
 
 
 @curves
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scale_examples(100), deadline=None)
 @given(known=signals, more=st.floats(0, 3))
 def test_among_more_tools_the_same_evidence_is_worth_less(curve: Curve, known: Signals, more: float) -> None:
     assert curve.estimate(known) >= curve.estimate(known._replace(size=known.size + more))

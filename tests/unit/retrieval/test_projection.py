@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 
 import numpy as np
+import pytest
 
 from toolscript.domain.search import Vector
 from toolscript.retrieval.projection import find_near_pairs, project
@@ -39,6 +40,7 @@ def test_few_or_equal_vectors_are_placed_too() -> None:
         assert np.isfinite(points).all()
 
 
+@pytest.mark.extended
 def test_pairs_are_found_across_blocks_in_the_order_of_similarity() -> None:
     vectors = make_groups((1,) * 1500, dimensions=1500)
     vectors[1400] = vectors[3]

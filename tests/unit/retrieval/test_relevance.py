@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import scale_examples
 from toolscript.domain.search import SimilarityRange
 from toolscript.retrieval.relevance import (
     LEARNED,
@@ -30,7 +31,7 @@ curves = pytest.mark.parametrize(
 
 
 @curves
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scale_examples(100), deadline=None)
 @given(known=st.builds(RelevanceSignals, st.floats(-3, 3), st.floats(0, 1)), more=st.floats(0, 1))
 def test_more_evidence_is_never_less_relevant(curve: RelevanceCurve, known: RelevanceSignals, more: float) -> None:
     for name in RelevanceSignals._fields:
@@ -38,7 +39,7 @@ def test_more_evidence_is_never_less_relevant(curve: RelevanceCurve, known: Rele
         assert 0 <= curve.estimate(known) <= curve.estimate(raised) <= 1
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scale_examples(100), deadline=None)
 @given(
     cosines=st.none() | scores,
     words=st.none() | scores,

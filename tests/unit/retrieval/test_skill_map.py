@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import scale_examples
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.search import Candidate, SimilarityRange, Vector
 from toolscript.retrieval.skill_map import REACH, UNPROVEN, SkillFacts, SkillMap
@@ -69,7 +70,7 @@ def by_hand(world: World, query: Vector, needs: list[Vector], similarity: Simila
     return found
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scale_examples(200), deadline=None)
 @given(
     WORLDS,
     ROWS,

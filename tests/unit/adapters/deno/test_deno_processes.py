@@ -140,6 +140,7 @@ async def test_types_that_take_too_long_stop_no_other_check() -> None:
         await sandbox.close()
 
 
+@pytest.mark.extended
 @pytest.mark.req("C-02")
 async def test_a_check_has_its_time_from_its_turn_on() -> None:
     sandbox = DenoSandbox()

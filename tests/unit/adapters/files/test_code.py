@@ -168,6 +168,7 @@ async def test_the_line_of_a_definition_is_its_position(tmp_path: Path) -> None:
     assert [(block.position.chapter, block.position.line) for block in book.blocks] == [("", 1), ("fly", 4)]
 
 
+@pytest.mark.extended
 def test_many_definitions_in_one_process_do_not_crash_the_parser() -> None:
     """tree-sitter 0.26.0 read freed memory when garbage was collected during the walk."""
     code = "".join(f"/* {n} */\nstatic int fly{n}(int x)\n{{\n  if (x)\n    return x + {n};\n}}\n" for n in range(500))

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import scale_examples
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.domain.knowledge import Block, BlockKind, Position
 from toolscript.retrieval.text.book_chunks import CHARACTERS_PER_TOKEN, Piece, cut
@@ -112,7 +113,7 @@ def test_the_same_book_is_cut_the_same_way(book: list[Block]) -> None:
     assert cut(book, size=30, overlap=6, measure=words) == cut(book, size=30, overlap=6, measure=words)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=scale_examples(40))
 @given(book=st.lists(st.builds(Block, st.text(max_size=300), st.sampled_from(BlockKind), positions), max_size=6))
 @example([Block("a" * 101 + "-" + "b" * 101)])
 @example([Block("unaffableness" * 60)])

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import scale_examples
 from toolscript.domain.catalog import Item
 from toolscript.retrieval.text.fuzzy import KEPT, Names
 from toolscript.services.catalogue.demo import load_demo_items
@@ -65,7 +66,7 @@ def test_plain_words_and_other_identifiers_are_not_exact(query: str) -> None:
 
 
 @pytest.mark.req("S-02")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scale_examples(60), deadline=None)
 @given(st.sampled_from(ITEMS), st.sampled_from(["{}", "run {} now", "({})", "`{}`!"]))
 def test_every_tool_of_the_catalogue_is_exact_by_its_name_and_its_id(item: Item, around: str) -> None:
     for requests in (item.name, item.id):
@@ -95,7 +96,7 @@ def test_two_names_in_one_query_are_both_exact() -> None:
 
 
 @pytest.mark.req("S-02")
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scale_examples(200), deadline=None)
 @given(find_mistyped(), st.sampled_from(["{}", "{}?"]))
 def test_one_typo_still_finds_the_tool(typo: tuple[str, str], around: str) -> None:
     item_id, written = typo
@@ -147,7 +148,7 @@ def test_only_the_closest_names_are_kept() -> None:
 
 
 @pytest.mark.req("S-02")
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scale_examples(100), deadline=None)
 @given(st.text(max_size=60))
 def test_scores_are_between_zero_and_one_for_any_text(query: str) -> None:
     found = DEMO.match(query)

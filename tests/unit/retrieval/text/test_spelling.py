@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import scale_examples
 from toolscript.retrieval.text.spelling import Spelling
 
 CATALOGUE = (
@@ -64,7 +65,7 @@ def test_words_of_the_catalogue_are_known() -> None:
 
 
 @pytest.mark.req("S-02")
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=scale_examples(100), deadline=None)
 @given(st.text(max_size=60))
 def test_any_text_can_be_corrected_and_a_corrected_text_stays(text: str) -> None:
     once = SPELLING.correct(text)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import scale_examples
 from toolscript.retrieval.text.words import (
     LARGEST_TERM,
     STOP_WORDS,
@@ -20,7 +21,7 @@ from toolscript.retrieval.text.words import (
     words,
 )
 
-quick = settings(max_examples=200, deadline=None)
+quick = settings(max_examples=scale_examples(200), deadline=None)
 
 
 @pytest.mark.req("S-02")

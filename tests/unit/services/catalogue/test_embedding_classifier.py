@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fixtures.catalogue import FILES, ITEMS, MAIL, MONEY, READ, CountingEmbedder
+from tests.fixtures.examples import scale_examples
 from toolscript.adapters.memory import HashedEmbedder
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.domain.catalog import MAX_SKILLS, Classification, Item, Skill
@@ -44,7 +45,8 @@ async def classify(items: list[Item], skills: list[Skill], embedder: Embedder | 
     return [each for each in found if each is not None]
 
 
-@settings(max_examples=100, deadline=None)
+@pytest.mark.extended
+@settings(max_examples=scale_examples(100), deadline=None)
 @given(st.lists(ANY_ITEMS, min_size=1, max_size=8), ANY_SKILLS)
 def test_each_item_is_classified_independently_of_the_others(items: list[Item], skills: list[Skill]) -> None:
     async def check() -> None:

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import scale_examples
 from tests.servers.chat import ChatApi, Reply, Script, prompt_of, refuses, says
 from toolscript.adapters.openai_api.chat import OpenAiChat
 from toolscript.domain.catalog import UNCLEAR, Assignment, Classification, Item, Origin, Skill, Suggestion
@@ -326,7 +327,7 @@ failed = st.builds(lambda answer: UpstreamFailed("no fit", details={"answer": an
 
 
 @given(answers | faults | failed)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=scale_examples(300), deadline=None)
 def test_for_any_answer_every_assignment_is_valid(answer_text: Any) -> None:
     found = asyncio.run(LlmClassifier(Parrot(answer_text)).classify([(READ, NOBODY), (LIST, NOBODY)], SKILLS))
     assert len(found) == 2

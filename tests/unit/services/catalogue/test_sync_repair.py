@@ -29,7 +29,7 @@ from tests.fixtures.catalogue import (
     ScriptedRefiner,
     SyncedCatalogue,
 )
-from tests.fixtures.examples import is_thorough
+from tests.fixtures.examples import is_thorough, scale_examples
 from toolscript.domain.catalog import Item, Skill
 
 pytestmark = pytest.mark.req("H-13", "H-14")
@@ -86,7 +86,7 @@ async def all_is_refined(catalogue: SyncedCatalogue) -> None:
 
 
 # A failure at every call is tried in `make test-all` only.
-STRIDE = 1 if is_thorough() else 4
+STRIDE = 1 if is_thorough() else 6
 
 STEPS: list[Step] = [
     sync_later,
@@ -330,7 +330,7 @@ def _by_people(assignments: Any) -> bool:
     return any(a.origin == "human" for a in assignments)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=scale_examples(30), deadline=None)
 @given(st.lists(ACTIONS, max_size=12))
 def test_the_result_depends_on_the_final_state_not_on_the_history(actions: list[tuple[Any, ...]]) -> None:
     asyncio.run(lives(actions))

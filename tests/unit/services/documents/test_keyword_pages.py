@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from tests.contracts.engines import open_index
 from tests.fixtures.catalogue import Events
+from tests.fixtures.examples import scale_examples
 from toolscript.adapters.memory import HashedEmbedder
 from toolscript.adapters.qdrant import index as qdrant_index
 from toolscript.adapters.sql.database import Database
@@ -114,7 +115,7 @@ queries = st.lists(st.sampled_from(WORDS), min_size=1, max_size=4)
 
 
 @pytest.mark.req("D-02", "D-03", "D-04", "D-07")
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=scale_examples(25), deadline=None)
 @given(texts=texts, query=queries, where=st.sampled_from([EVERYTHING, ODD]), top_k=st.integers(1, DEPTH))
 def test_pages_by_word_are_those_of_plain_bm25_with_a_constant_total(
     library: Library, texts: Texts, query: list[str], where: Filter, top_k: int

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import scale_examples
 from tests.unit.services.documents.test_search import ACME, HYBRID, KEYWORD, SEMANTIC, Archive, LengthEmbedder
 from toolscript.adapters.memory import HashedEmbedder
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
@@ -60,7 +61,7 @@ async def read_pages(archive: Archive, ask: DocumentQuery) -> tuple[list[Documen
 
 @pytest.mark.req("D-07")
 @pytest.mark.parametrize("depth", [5, 1000])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=scale_examples(25), deadline=None)
 @given(
     bodies=texts,
     query=st.lists(st.sampled_from((*WORDS, "zebra")), min_size=1, max_size=3).map(" ".join),

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import scale_examples
 from tests.fixtures.faults import FAULTS, Fault, FaultyAdapter, returning
 from tests.fixtures.knowledge_search import (
     DECISION,
@@ -286,7 +287,7 @@ DRAWN = st.lists(
 
 
 @pytest.mark.req("K-01", "K-02", "K-04")
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=scale_examples(60), deadline=None)
 @given(
     DRAWN,
     TEXTS,

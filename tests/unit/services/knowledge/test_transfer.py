@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.fixtures.catalogue import CountingEmbedder, Fuse
 from tests.fixtures.databases import open_memory_database
+from tests.fixtures.examples import scale_examples
 from tests.fixtures.knowledge_ingest import HANDBOOK, Library, facts
 from toolscript.adapters.memory import HashedEmbedder
 from toolscript.adapters.sql.knowledge import SqlKnowledge
@@ -106,7 +107,7 @@ def note(**more: Any) -> dict[str, Any]:
     return {"extraction": {"source_id": SOURCE_ID, **NOTE, **more}}
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=scale_examples(40))
 @given(libraries())
 async def test_an_export_is_imported_unchanged(shelf: list[tuple[Source, list[Chunk], list[Extraction]]]) -> None:
     library, other = Library(), Library()

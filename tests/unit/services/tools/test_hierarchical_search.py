@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fixtures.databases import open_memory_database
+from tests.fixtures.examples import scale_examples
 from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.adapters.sql.database import Database
@@ -535,7 +536,7 @@ class FixedEmbedder(HashedEmbedder):
     limits=st.tuples(st.integers(1, 50), st.integers(1, 10)),
     strategy=st.sampled_from(Strategy),
 )
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=scale_examples(120), deadline=None)
 async def test_scores_are_shares_in_order_and_never_below_the_threshold(
     query: Vector,
     tools: list[Vector],

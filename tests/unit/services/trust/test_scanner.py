@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import REPOSITORY
-from tests.fixtures.examples import choose
+from tests.fixtures.examples import choose, scale_examples
 from tests.unit.services.trust.definitions import load_poisoned
 from toolscript.domain.catalog import Item
 from toolscript.domain.quarantine import Finding
@@ -162,6 +162,6 @@ def test_the_time_grows_with_the_length_of_hostile_text_and_not_faster(kind: str
 
 
 @given(st.text(max_size=300))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=scale_examples(200), deadline=None)
 def test_any_text_can_be_scanned(text: str) -> None:
     load_scanner().scan(Item("s", text, text, title=text, input_schema={text: [text]}))
