@@ -56,6 +56,11 @@ async def close_stdin(process: Process) -> None:
             await asyncio.shield(process.stdin.wait_closed())  # cancelled, it would fail when the pipe ends later
 
 
+def describe_exit(code: int) -> str:
+    """`exited with code 3` or `killed by SIGSEGV`."""
+    return f"exited with code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
+
+
 def _minimal_environment() -> dict[str, str]:
     """Only what Python needs to find the code."""
     paths = [str(Path(toolscript.__file__).parents[1]), *(each for each in sys.path if each)]

@@ -31,6 +31,7 @@ MAX_LINE_BYTES = 64 * 2**20
 DENO_DATA_BYTES = 2**30 + (os.cpu_count() or 1) * 2**25
 # Their text follows on a line of its own: as a string in JSON it would be read twice.
 MESSAGES_WITH_TEXT = frozenset({"call", "result"})
+# By these signals V8 ends a process whose heap is full.
 OUT_OF_MEMORY = frozenset({signal.SIGTRAP, signal.SIGABRT, signal.SIGILL} if sys.platform != "win32" else ())
 
 
@@ -128,9 +129,9 @@ class ProgramProcess:
             raise ValueError("the program wrote to the pipe of its sandbox")
         return line[len(self._secret) : -1]
 
-    async def has_run_out_of_memory(self) -> bool:
-        """Whether V8 has ended the process because its heap was full."""
-        return -await self._process.wait() in OUT_OF_MEMORY
+    async def wait_for_exit(self) -> int:
+        """The exit code of the process; below 0 the signal that has ended it."""
+        return await self._process.wait()
 
     async def stop(self) -> None:
         """Kills the process."""

@@ -11,7 +11,8 @@ from typing import Any
 
 from toolscript.adapters.bounded_json import RunValues
 from toolscript.adapters.deno.checker import OPENING, TypeScriptChecker
-from toolscript.adapters.deno.process import ProgramProcess
+from toolscript.adapters.deno.process import OUT_OF_MEMORY, ProgramProcess
+from toolscript.adapters.worker_process import describe_exit
 from toolscript.domain.errors import Invalid, InvalidArguments, ToolscriptError, Unavailable
 from toolscript.domain.programs import (
     DEFAULT_LIMITS,
@@ -262,10 +263,11 @@ class _ProgramRun:
         return f"the program's value is larger than {self._limits.output_bytes} bytes of JSON: return less of it"
 
     async def _explain_end(self) -> ProgramOutcome:
-        if await self._process.has_run_out_of_memory():
+        code = await self._process.wait_for_exit()
+        if -code in OUT_OF_MEMORY:
             end, sentence = _LIMITS["memory"]
             return ProgramOutcome(end, message=sentence)
-        return ProgramOutcome(RunEnd.FAILED, message="the program crashed its sandbox")
+        return ProgramOutcome(RunEnd.FAILED, message=f"the program crashed its sandbox: {describe_exit(code)}")
 
     def _explain_error(self, message: dict[str, Any]) -> ProgramOutcome:
         """The message without the places in it, and the first line of the program in the stack."""

@@ -7,7 +7,6 @@ import asyncio
 import json
 import os
 import shutil
-import signal
 import stat
 from asyncio.subprocess import Process
 from dataclasses import astuple, replace
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from toolscript.adapters.files.parts import BookLimits
-from toolscript.adapters.worker_process import start_worker, stop_process
+from toolscript.adapters.worker_process import describe_exit, start_worker, stop_process
 from toolscript.domain.errors import Invalid
 from toolscript.domain.files.kinds import FILE_ENDINGS, KINDS_BY_ENDING, FileKind, find_ending
 from toolscript.domain.knowledge import Block, BlockKind, Book, Position
@@ -83,7 +82,7 @@ class FileBooks:
         finally:
             await stop_process(child)
         if child.returncode:
-            raise Invalid(f"The reader {_describe_exit(child.returncode)}{_DAMAGED}")
+            raise Invalid(f"The reader ended ({describe_exit(child.returncode)}){_DAMAGED}")
         return output
 
 
@@ -121,12 +120,6 @@ async def _read_output(child: Process, max_bytes: int) -> bytes:
         if size > max_bytes:
             raise Invalid("The file holds too much text. Split it.")
     return b"".join(chunks)
-
-
-def _describe_exit(code: int) -> str:
-    if code >= 0:
-        return f"exited with code {code}"
-    return f"was killed by {signal.Signals(-code).name}"
 
 
 def _parse_output(output: bytes) -> dict[str, Any]:

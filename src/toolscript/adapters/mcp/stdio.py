@@ -24,7 +24,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
-from toolscript.adapters.worker_process import close_stdin
+from toolscript.adapters.worker_process import close_stdin, describe_exit
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.servers import ServerSpec
 from toolscript.ports.servers import OnLog
@@ -76,12 +76,7 @@ class ServerProcess:
         """Describes how the process ended, with the last line of its standard error, which is redacted before it is
         cut."""
         code = self._process.returncode
-        if code is None:
-            reason = "it closed its standard output"
-        elif code < 0:
-            reason = f"killed by {signal.Signals(-code).name}"
-        else:
-            reason = f"exited with code {code}"
+        reason = "it closed its standard output" if code is None else describe_exit(code)
         lines = [line.strip() for line in self._stderr_tail.decode("utf-8", "replace").splitlines() if line.strip()]
         return f"{reason}: {redact(lines[-1])[:300]}" if lines else reason
 
