@@ -69,7 +69,7 @@ test: $(ALL_TOOLS)  ## Install all that the tests need, and prove every requirem
 	$(PYTEST) -m "not extended" --durations=20
 
 test-fast: $(VENV)/.dev  ## After each edit: tests without a server, a model or a browser (45 seconds)
-	$(BIN)/pytest -n 2 --dist loadfile -m "not integration and not extended" -q tests/unit tests/architecture
+	$(BIN)/pytest -n 2 --dist loadfile -m "not slow and not extended" -q tests/unit tests/architecture
 
 # Beside every test: longer chaos, more kills and files, new examples for every property, more requests per route.
 test-all: export TOOLSCRIPT_TEST_CHAOS_SECONDS ?= 60

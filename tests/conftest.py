@@ -9,6 +9,7 @@ import gc
 import io
 import logging
 import os
+import sys
 import uuid
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -48,6 +49,7 @@ SLOW = [HealthCheck.too_slow]  # is measured in wall time
 settings.register_profile("repeatable", derandomize=True, deadline=None, database=None, suppress_health_check=SLOW)
 settings.register_profile("thorough", deadline=None, suppress_health_check=SLOW)
 settings.load_profile("repeatable")
+SLOW_FIXTURES = {"postgres_server", "mongo_server", "minilm", "tool_model", "ranx"}
 POSTGRES, MONGO = "TOOLSCRIPT_TEST_POSTGRES_URL", "TOOLSCRIPT_TEST_MONGO_URL"
 
 
@@ -74,6 +76,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     Workers inherit the environment: a server whose URL is in it is used, not started. Without `-n` a server starts
     when the first test needs it.
     """
+    if "not slow" in session.config.getoption("markexpr"):
+        sys.addaudithook(_refuse_processes)
+        return
     if os.environ.get("PYTEST_XDIST_WORKER") or not session.config.getoption("numprocesses", None):
         return
     try:
@@ -86,6 +91,18 @@ def pytest_sessionstart(session: pytest.Session) -> None:
                 servers.callback(os.environ.pop, variable)
     except ServerFailed as error:
         pytest.exit(str(error), returncode=3)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if not SLOW_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)
+
+
+def _refuse_processes(event: str, _: object) -> None:
+    """Keeps `make test-fast` fast."""
+    if event == "subprocess.Popen" and "PYTEST_CURRENT_TEST" in os.environ:
+        raise RuntimeError("this test starts a process: mark it with pytest.mark.slow")
 
 
 @pytest.hookimpl(wrapper=True)

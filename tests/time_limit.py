@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from _pytest.faulthandler import fault_handler_stderr_fd_key
 
+ONE_PROCESS = "tests/surfaces/console/"
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
@@ -34,6 +36,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
 
     class FileScheduling(LoadFileScheduling):  # type: ignore[misc]
         """Gives each file to one process. When a test ends the process, those that have not run go to another."""
+
+        def _split_scope(self, nodeid: str) -> str:
+            """The file of a test; for all that need a browser their folder, because a browser takes 300 MB."""
+            file: str = super()._split_scope(nodeid)
+            return ONE_PROCESS if file.startswith(ONE_PROCESS) else file
 
         def remove_node(self, node: Any) -> str | None:
             files = self.assigned_work[node]

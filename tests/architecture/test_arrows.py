@@ -172,6 +172,7 @@ def _is_below(path: str, folders: set[str]) -> bool:
     return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
 
 
+@pytest.mark.slow
 def test_imports_follow_the_arrows() -> None:
     wrong = [
         f"{name} imports {imported}"
@@ -226,6 +227,7 @@ def test_no_import_circle() -> None:
         raise AssertionError(f"these modules import each other: {error.args[1]}") from None
 
 
+@pytest.mark.slow
 def test_folders_files_and_functions_stay_small() -> None:
     large = []
     for name, file, tree in _files():

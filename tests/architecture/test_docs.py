@@ -22,6 +22,7 @@ def generated() -> dict[str, str]:
     return pages
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PAGES)
 def test_a_generated_page_is_current(name: str, generated: dict[str, str]) -> None:
     assert (REFERENCE / name).read_text(encoding="utf-8") == generated[name], "run `make docs`"

@@ -29,6 +29,7 @@ def _commands() -> Iterator[str]:
                     yield command
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", sorted(set(_commands())))
 def test_a_command_of_a_guide_is_one_that_there_is(command: str) -> None:
     words = shlex.split(command, comments=True)[1:]

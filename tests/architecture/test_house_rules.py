@@ -55,6 +55,7 @@ def test_the_two_commands_of_the_readme_are_targets_of_the_makefile() -> None:
     assert "make test" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_committed_text_holds_no_path_of_one_machine() -> None:
     if not (ROOT / ".git").exists():
         pytest.skip("not a checkout")

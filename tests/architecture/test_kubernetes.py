@@ -58,6 +58,7 @@ def get_pod(workload: Manifest) -> Manifest:
     return pod
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", KUBERNETES)
 def test_every_manifest_follows_the_schemas_of_kubernetes(
     manifests: dict[tuple[str, str], Manifest], version: str

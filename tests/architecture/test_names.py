@@ -8,6 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.architecture.sources import parse_file
 
 ROOT = Path(__file__).parents[2]
@@ -95,6 +97,7 @@ def find_forbidden_names(file: Path) -> list[str]:
     return [f"{file}:{line}: {name}" for line, name in sorted(found)]
 
 
+@pytest.mark.slow
 def test_names_are_plain_english() -> None:
     files = [file for folder in FOLDERS for file in folder.rglob("*.py") if "toolchain" not in file.parts]
     assert [name for file in sorted(files) for name in find_forbidden_names(file)] == []

@@ -63,6 +63,7 @@ def _read_ids(marks: Sequence[ast.AST]) -> set[str]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.req("X-10")
 def test_every_requirement_that_is_not_planned_has_a_test_in_make_test() -> None:
     due = {name for name, entry in _catalogue().items() if not entry.get("planned")}

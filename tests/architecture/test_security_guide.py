@@ -16,6 +16,7 @@ PAGE = (ROOT / "docs" / "guide" / "security.md").read_text(encoding="utf-8")
 CITED = sorted(set(re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", PAGE)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("file", "name"), CITED)
 def test_every_test_that_the_guide_names_exists(file: str, name: str) -> None:
     assert (ROOT / file).is_file()

@@ -32,6 +32,8 @@ from tests.servers.scripted import BUILT_IN, CRASHED, DIED, METHOD_NOT_FOUND, SL
 from tests.servers.talk import Conversation
 from toolscript import __version__
 
+pytestmark = pytest.mark.slow
+
 HEADERS = {"Authorization": f"Bearer {KEY}"}
 
 

@@ -160,6 +160,7 @@ def test_a_number_is_allowed_at_its_bounds_and_refused_beyond_them(name: str) ->
             assert f"from {minimum:g} to {maximum:g}" in error.details["allowed"]
 
 
+@pytest.mark.slow
 @pytest.mark.req("X-03")
 @pytest.mark.parametrize("name", BOUNDS)
 @pytest.mark.parametrize("given", ["many", "nan", "inf", "-inf", "1,5", " ", "0x10"])

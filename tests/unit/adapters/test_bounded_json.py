@@ -72,6 +72,7 @@ def test_values_of_any_size_are_what_they_were(value: Any) -> None:
     asyncio.run(check())
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(VALUES)
 def test_a_value_is_as_large_as_its_json(value: Any) -> None:
@@ -105,6 +106,7 @@ async def test_what_is_no_json_is_not_read(size: int) -> None:
             await RunValues(10**6).read(text + " " * size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", choose(["[]", "{}", '{"a":[]}'], "{}"))
 async def test_lists_and_objects_are_counted_because_python_frees_them_without_a_pause(part: str) -> None:
     values, size = RunValues(10**9), part.count("[") + part.count("{")
@@ -131,6 +133,7 @@ async def test_what_json_does_not_have_is_not_copied(value: Any) -> None:
         await RunValues(10**6).copy(value, 10**9, refuse)
 
 
+@pytest.mark.slow
 async def test_a_run_with_many_large_values_does_not_hold_up_another() -> None:
     hostile, other, ends = RunValues(10**9), RunValues(10**9), list[str]()
     large = [0] * 20_000

@@ -64,6 +64,7 @@ async def test_the_form_with_texts_is_learnt_once() -> None:
         await reranker.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [429, 503])
 async def test_a_busy_service_is_retried_once(service: tuple[RerankApi, HttpReranker], status: int) -> None:
     api, reranker = service
@@ -109,6 +110,7 @@ def _with(value: Any) -> Callable[[Rows], Rows]:
     return lambda rows: [{**rows[0], "relevance_score": value}, *rows[1:]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [
@@ -135,6 +137,7 @@ async def test_a_response_that_does_not_score_each_passage_once_is_refused(
         await reranker.scores(QUERY, PASSAGES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "content", [b"", b"<html>", b"[[[[", b"null", b"7", b'"yes"', b"{}", b"[" * 100_000, b"\xff\xfe"]
 )
@@ -152,6 +155,7 @@ async def test_a_response_beyond_the_maximum_size_is_refused(service: tuple[Rera
         await reranker.scores(QUERY, PASSAGES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("status", "setting"),
     [(500, "RERANKER"), (502, "RERANKER"), (404, "RERANKER"), (302, "RERANKER"), (401, "RERANKER_KEY")],

@@ -11,7 +11,7 @@ import pytest
 
 from toolscript.adapters.postgres import KEEPALIVES, PostgresPool
 
-pytestmark = pytest.mark.req("X-07")
+pytestmark = [pytest.mark.req("X-07"), pytest.mark.slow]
 
 SIZE = 4
 

@@ -52,6 +52,7 @@ async def test_files_and_folders_are_created_for_the_owner_alone(small: Settings
     assert (small.data / "cache" / "embeddings").is_dir()
 
 
+@pytest.mark.slow
 async def test_an_existing_data_folder_is_closed_to_others_when_it_is_opened(small: Settings) -> None:
     await fill(small)
     for path in (small.data, *small.data.rglob("*")):

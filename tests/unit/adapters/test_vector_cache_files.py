@@ -376,6 +376,7 @@ def generations(folder: Path) -> set[str]:
     return {each["hash"] for each in document["tools"].values()}
 
 
+@pytest.mark.slow
 @pytest.mark.req("S-10")
 @pytest.mark.parametrize("lines", [1, 2, 3, 5, 7, 9])
 async def test_a_kill_during_a_write_leaves_a_complete_file(
@@ -389,6 +390,7 @@ async def test_a_kill_during_a_write_leaves_a_complete_file(
     assert ignore_reasons(caplog) == []
 
 
+@pytest.mark.slow
 @pytest.mark.req("S-10")
 @pytest.mark.parametrize("point", ["fsync", "replace"])
 async def test_a_kill_before_the_rename_leaves_the_old_file(folder: Path, point: str) -> None:

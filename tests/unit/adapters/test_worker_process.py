@@ -17,6 +17,8 @@ from toolscript.adapters.mcp.stdio import stdio_transport
 from toolscript.adapters.worker_process import stop_process
 from toolscript.domain.servers import ServerSpec, Transport
 
+pytestmark = pytest.mark.slow
+
 MORE_THAN_A_PIPE_HOLDS = "x" * 2**20
 
 

@@ -34,6 +34,7 @@ async def first_hit(app: App, query: str) -> str:
     return (await app.tool_search.search(query)).hits[0].id
 
 
+@pytest.mark.slow
 @pytest.mark.req("S-08")
 async def test_without_network_the_packaged_model_is_used_and_the_fallback_logged_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -47,6 +48,7 @@ async def test_without_network_the_packaged_model_is_used_and_the_fallback_logge
     assert [r.message for r in caplog.records if r.levelno >= logging.WARNING] == ["model_fallback"]
 
 
+@pytest.mark.slow
 @pytest.mark.req("S-07", "S-10")
 @pytest.mark.parametrize("former", choose([BGE, PACKAGED], PACKAGED))
 async def test_a_folder_of_another_model_moves_to_the_default_and_documents_stay(
@@ -68,6 +70,7 @@ async def test_a_folder_of_another_model_moves_to_the_default_and_documents_stay
     assert warnings == ["embedding_cache_ignored"]
 
 
+@pytest.mark.slow
 @pytest.mark.req("S-08")
 @pytest.mark.parametrize("wanted", choose([DEFAULT_MODEL, BGE], DEFAULT_MODEL))
 async def test_without_a_model_search_is_by_words_with_a_warning(
@@ -96,6 +99,7 @@ async def test_an_unknown_model_is_refused_with_the_known_ones(tmp_path: Path) -
             pass
 
 
+@pytest.mark.slow
 @pytest.mark.req("S-07", "S-10")
 async def test_another_model_rebuilds_the_index_of_tools(small: Settings) -> None:
     async with open_app(small) as app:
@@ -150,6 +154,7 @@ async def test_the_url_selects_the_index(tmp_path: Path, small: Settings) -> Non
             pass
 
 
+@pytest.mark.slow
 @pytest.mark.req("H-15")
 async def test_the_application_works_on_postgres(small: Settings, postgres: str) -> None:
     settings = replace(small, store=postgres)
@@ -189,6 +194,7 @@ async def test_a_failed_start_releases_what_it_had_opened(small: Settings) -> No
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.req("S-07")
 async def test_an_embeddings_api_replaces_the_local_model(tmp_path: Path) -> None:
     with EmbeddingsApi() as api:
@@ -227,12 +233,14 @@ async def test_a_second_application_on_the_same_folder_gets_an_error(small: Sett
                 pass
 
 
+@pytest.mark.slow
 async def test_names_of_a_sync_are_found_at_once(app: App) -> None:
     await first_hit(app, "read_file")
     await app.sync.run([*load_demo_items(), Item("new", "frobnicate")])
     assert (await app.tool_search.search("frobnicat")).hits[0].id == "new__frobnicate"
 
 
+@pytest.mark.slow
 @pytest.mark.req("S-07")
 async def test_the_configured_model_is_never_silently_replaced_by_that_of_the_index(tmp_path: Path) -> None:
     async with open_app(load_settings(data_dir=tmp_path)) as app:
@@ -257,6 +265,7 @@ async def test_two_folders_with_the_same_name_are_two_models(tmp_path: Path) -> 
             pass
 
 
+@pytest.mark.slow
 @pytest.mark.req("X-03")
 @pytest.mark.parametrize(
     "sent",
@@ -281,6 +290,7 @@ async def test_an_embeddings_api_that_returns_garbage_is_named(tmp_path: Path, s
                 pass
 
 
+@pytest.mark.slow
 @pytest.mark.req("H-15", "X-03")
 @pytest.mark.parametrize("damage", ["", "{}", "[]", '{"collection": 5}'])
 async def test_a_damaged_index_is_named_with_its_remedy_and_a_rebuild_repairs_it(small: Settings, damage: str) -> None:
@@ -294,6 +304,7 @@ async def test_a_damaged_index_is_named_with_its_remedy_and_a_rebuild_repairs_it
         assert (await app.sync.index_catalogue()).indexed == 56
 
 
+@pytest.mark.slow
 @pytest.mark.req("H-15", "X-03")
 async def test_an_index_without_its_points_is_named_with_its_remedy(small: Settings) -> None:
     async with open_app(small) as app:

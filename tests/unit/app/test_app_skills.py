@@ -15,7 +15,7 @@ from toolscript.services.catalogue.skill_points import SKILLS
 from toolscript.services.catalogue.skills_file import load_skills
 from toolscript.settings import Settings
 
-pytestmark = pytest.mark.req("H-09")
+pytestmark = [pytest.mark.req("H-09"), pytest.mark.slow]
 
 POTTERY = '[[skill]]\nid = "pottery"\nname = "Pottery"\ndescription = "Clay and kilns"\n'
 

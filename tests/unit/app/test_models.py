@@ -56,6 +56,7 @@ async def test_beside_a_model_for_tools_documents_have_the_packaged_one(trained:
         assert (await app.tool_search.search("put my changes into version control")).hits[0].id == "git__git_commit"
 
 
+@pytest.mark.slow
 @pytest.mark.req("S-07", "X-03")
 async def test_documents_keep_the_model_that_they_are_indexed_with(trained: Settings) -> None:
     shutil.copytree(SHIPPED, trained.data / "models" / BGE)
@@ -69,6 +70,7 @@ async def test_documents_keep_the_model_that_they_are_indexed_with(trained: Sett
         assert await app.ingest_documents.index_all() == 1
 
 
+@pytest.mark.slow
 @pytest.mark.req("S-07")
 async def test_an_empty_index_of_documents_keeps_no_model(trained: Settings) -> None:
     shutil.copytree(SHIPPED, trained.data / "models" / BGE)
@@ -78,6 +80,7 @@ async def test_an_empty_index_of_documents_keeps_no_model(trained: Settings) -> 
         assert find_text_model(app) == PACKAGED
 
 
+@pytest.mark.slow
 @pytest.mark.req("S-07")
 async def test_a_setting_selects_the_model_of_documents(small: Settings) -> None:
     async with open_app(replace(small, text_model="hashed-32")) as app:

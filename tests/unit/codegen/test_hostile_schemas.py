@@ -52,6 +52,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.req("G-06", "G-07", "X-03")
 @pytest.mark.parametrize("schema", HOSTILE.values(), ids=HOSTILE)
 def test_a_hostile_schema_is_bounded(schema: dict[str, Any]) -> None:

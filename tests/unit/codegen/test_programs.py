@@ -90,6 +90,7 @@ def test_a_call_is_written_as_its_language_has_it() -> None:
     }
 
 
+@pytest.mark.slow
 async def test_nothing_that_a_server_says_becomes_code(sandbox: Sandbox) -> None:
     language = sandbox.language
     tools = name_all(language, HOSTILE)
@@ -109,6 +110,7 @@ async def test_nothing_that_a_server_says_becomes_code(sandbox: Sandbox) -> None
     }
 
 
+@pytest.mark.slow
 async def test_a_missing_argument_is_found_in_every_language(sandbox: Sandbox) -> None:
     tools = name_all(sandbox.language, HOSTILE[:1])
     call = format_call(sandbox.language, *tools.tools[0][:2])
@@ -118,6 +120,7 @@ async def test_a_missing_argument_is_found_in_every_language(sandbox: Sandbox) -
     assert "path" in problem.message
 
 
+@pytest.mark.slow
 async def test_the_functions_of_the_host_are_there(sandbox: Sandbox) -> None:
     tools = ProgramTools(sandbox.language, [])
     for call, expected in (

@@ -17,6 +17,8 @@ from toolscript.codegen.signatures import MAX_LENGTH, format_signature
 from toolscript.codegen.typescript import generate_typescript
 from toolscript.domain.catalog import Item
 
+pytestmark = pytest.mark.slow
+
 KEYS = st.sampled_from(
     ["a", "b", "list", "class", "constructor", "__proto__", "x-y", "日本", "", "*/", "$ref"]
 ) | st.text(max_size=4)

@@ -599,6 +599,7 @@ ENTRIES = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.req("G-01", "X-03", "X-04")
 @quick
 @given(entries=st.dictionaries(st.sampled_from(["a", "b", "c__d"]), ENTRIES | ANYTHING, max_size=2))

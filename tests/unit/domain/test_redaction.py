@@ -18,6 +18,7 @@ pytestmark = pytest.mark.req("G-16")
 SECRET = "correct horse"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -66,6 +67,7 @@ def test_ordinary_values_stay() -> None:
     assert redact_arguments(ordinary) == ordinary
 
 
+@pytest.mark.slow
 def test_a_long_text_is_cut_and_a_secret_at_any_place_of_it_is_not_left_in_part() -> None:
     secret = "sk-" + "abcdefgh" * 8
     for place in range(0, 1300, 3):
@@ -74,6 +76,7 @@ def test_a_long_text_is_cut_and_a_secret_at_any_place_of_it_is_not_left_in_part(
         assert "sk-" not in text, place
 
 
+@pytest.mark.slow
 def test_arguments_of_any_depth_and_size_are_described_in_bounded_time() -> None:
     deep: Any = "a"
     for _ in range(900):
@@ -101,6 +104,7 @@ def test_the_size_of_a_result_is_that_of_its_json(value: Any) -> None:
     assert measure_json(value) == len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
 
 
+@pytest.mark.slow
 def test_text_that_could_be_many_tokens_is_read_in_little_time() -> None:
     start = time.process_time()
     redact_secrets("eyJaaaaaa-" * 20_000)

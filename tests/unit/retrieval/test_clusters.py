@@ -47,6 +47,7 @@ def around(centres: int, each: int, *, spread: float = 0.05) -> Matrix:
     return np.repeat(np.eye(centres, 16, dtype=np.float32), each, axis=0) + np.float32(spread) * noise
 
 
+@pytest.mark.slow
 @given(matrices(), counts)
 @settings(deadline=None)
 def test_every_vector_is_in_exactly_one_cluster_and_no_cluster_is_empty(vectors: Matrix, count: int | None) -> None:
@@ -55,6 +56,7 @@ def test_every_vector_is_in_exactly_one_cluster_and_no_cluster_is_empty(vectors:
     assert all(cluster.members for cluster in found)
 
 
+@pytest.mark.slow
 @given(matrices(), counts)
 @settings(deadline=None)
 def test_there_are_as_many_clusters_as_requested_or_as_there_are_different_vectors(
@@ -63,6 +65,7 @@ def test_there_are_as_many_clusters_as_requested_or_as_there_are_different_vecto
     assert len(find_clusters(vectors, count)) == min(count or default_cluster_count(len(vectors)), directions(vectors))
 
 
+@pytest.mark.slow
 @given(matrices(), counts, st.randoms(use_true_random=False))
 @settings(deadline=None)
 def test_clusters_depend_neither_on_the_run_nor_on_the_order(
@@ -75,6 +78,7 @@ def test_clusters_depend_neither_on_the_run_nor_on_the_order(
     assert partition(find_clusters(vectors[order], count), order) == first
 
 
+@pytest.mark.slow
 @given(matrices(), counts)
 @settings(deadline=None)
 def test_members_come_nearest_to_the_centre_first_and_their_mean_cosine_is_the_cohesion(
@@ -88,6 +92,7 @@ def test_members_come_nearest_to_the_centre_first_and_their_mean_cosine_is_the_c
         assert cluster.cohesion == pytest.approx(float(cosines.mean()), abs=1e-5)
 
 
+@pytest.mark.slow
 @given(matrices(), counts)
 @settings(deadline=None)
 def test_vectors_of_one_direction_are_in_one_cluster(vectors: Matrix, count: int | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -49,6 +50,7 @@ def test_more_requests_make_a_larger_step() -> None:
     assert len(set(cosines)) == len(cosines)
 
 
+@pytest.mark.slow
 @given(SEEDS, COUNTS)
 def test_wrong_requests_move_a_vector_away_and_no_further_than_the_bound(seed: int, count: int) -> None:
     start, wrong = draw(seed, count)

@@ -40,6 +40,7 @@ def fuse_with_ranx(ranx: ModuleType, of: list[Leg], **how: object) -> Leg:
     return {str(i): float(s) for i, s in fused.to_dict()["q"].items()}
 
 
+@pytest.mark.slow
 @pytest.mark.req("D-02")
 @quick
 @given(of=several_legs)
@@ -166,6 +167,7 @@ def test_absent_candidates_count_zero_in_a_weighted_sum(of: list[tuple[float, Le
 ranked_needs = st.lists(st.tuples(st.floats(0, 1), st.sampled_from(["a", "b", "c", None])), max_size=12)
 
 
+@pytest.mark.slow
 @pytest.mark.req("S-01")
 @given(ranked_needs, st.integers(1, 6))
 def test_chosen_results_keep_the_order_and_the_first_and_cover_no_fewer_needs(

@@ -61,6 +61,7 @@ def test_vectors_of_one_group_must_be_more_similar_than_others() -> None:
     assert {(first, second) for first, second, _ in pairs} == {(3, 20), (7, 25), (21, 25)}
 
 
+@pytest.mark.slow
 def test_many_equal_vectors_take_little_memory() -> None:
     vectors = [np.array([1.0, 0.0], dtype=np.float32)] * 5000
     tracemalloc.start()

@@ -88,6 +88,7 @@ things = st.dictionaries(st.sampled_from("abcd"), st.lists(words, min_size=1, ma
 wholes = things.map(lambda made: [Thing(key, own) for key, own in made.items()])
 
 
+@pytest.mark.slow
 @given(before=wholes, lost=st.sets(st.integers(0, 15)), wanted=wholes)
 async def test_a_collection_gets_exactly_the_wanted_points_and_only_new_texts_are_embedded(
     before: list[Thing], lost: set[int], wanted: list[Thing]

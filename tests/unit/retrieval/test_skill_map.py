@@ -70,6 +70,7 @@ def by_hand(world: World, query: Vector, needs: list[Vector], similarity: Simila
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=scale_examples(200), deadline=None)
 @given(
     WORLDS,

@@ -78,6 +78,7 @@ def by_hand(item: Item, vector: Vector, skills: list[Skill], vectors: list[Vecto
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=scale_examples(200), deadline=None)
 @given(TEXTS, TEXTS, TEXTS, st.lists(st.tuples(TEXTS, TEXTS, NUMBERS), min_size=1, max_size=4), NUMBERS)
 def test_a_confidence_follows_its_definition(

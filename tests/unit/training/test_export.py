@@ -15,6 +15,8 @@ from training.export import CHECKSUMS, FLOAT, INT8, export, read_samples
 from training.measure import open_onnx
 from training.weights import CONFIG, hash_file
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_same_weights_give_the_same_files(tmp_path: Path) -> None:
     model = write_tiny_model(tmp_path / "tiny")

@@ -29,6 +29,7 @@ def judge(count: int, curve: Curve = TRUE, groups: int = 6) -> list[Judged]:
     return found
 
 
+@pytest.mark.slow
 def test_the_curve_that_made_the_judgements_is_found() -> None:
     """Nearly: both kinds of requests have weights of their own, whatever their numbers."""
     found = fit_curve(judge(12_000))
@@ -37,6 +38,7 @@ def test_the_curve_that_made_the_judgements_is_found() -> None:
     assert found.lead == pytest.approx(TRUE.lead, rel=0.4)
 
 
+@pytest.mark.slow
 def test_confidences_of_catalogues_left_out_are_right_as_often_as_they_say() -> None:
     figures = cross_validate(judge(12_000), 0.35)
     assert figures["calibration error"] < 0.05

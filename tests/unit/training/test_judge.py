@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from training.judge import LARGE, Catalogue, judge, read_catalogues
 
 MAIL = {"server": "mail", "name": "send_letter", "description": "Send a letter to somebody."}
@@ -42,6 +44,7 @@ def test_requests_are_judged_in_their_catalogue_and_in_one_of_all_tools(tmp_path
     assert [text for text, _ in found[-1].requests] == ["good morning to you"]
 
 
+@pytest.mark.slow
 def test_a_judgement_says_whether_the_first_hit_is_right(tmp_path: Path) -> None:
     judged = judge(read(tmp_path), "hashed-64")
     assert judged.keys() == {"hybrid", "words"}

@@ -18,6 +18,8 @@ from toolscript.adapters.deno.sandbox import DenoSandbox
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.programs import Program, SandboxLimits
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("deno", reason="Deno has no wheel for this platform")
 
 LIMITS = SandboxLimits(cpu_seconds=60.0, memory_bytes=64 * 2**20, output_bytes=2**20)

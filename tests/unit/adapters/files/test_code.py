@@ -145,6 +145,7 @@ def test_minified_code_is_refused() -> None:
         parse_file(b"var a=1;" * 10_000, ".js")
 
 
+@pytest.mark.slow
 async def test_deep_nesting_can_only_harm_the_worker(tmp_path: Path) -> None:
     for number, (code, ending) in enumerate(
         (
@@ -162,6 +163,7 @@ async def test_deep_nesting_can_only_harm_the_worker(tmp_path: Path) -> None:
         assert outcome
 
 
+@pytest.mark.slow
 async def test_the_line_of_a_definition_is_its_position(tmp_path: Path) -> None:
     (tmp_path / "hive.py").write_text("import os\n\n\ndef fly():\n    return 1\n")
     book = await FileBooks().read(tmp_path / "hive.py")
@@ -177,6 +179,7 @@ def test_many_definitions_in_one_process_do_not_crash_the_parser() -> None:
         gc.collect()
 
 
+@pytest.mark.slow
 async def test_the_title_of_code_is_its_file_name_and_a_makefile_needs_no_ending(tmp_path: Path) -> None:
     for name, text in {"my_hive-2.py": "x = 1\n", "Makefile": "all:\n\techo\n", "README": "Read me.\n"}.items():
         (tmp_path / name).write_text(text)

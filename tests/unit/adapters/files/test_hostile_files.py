@@ -27,7 +27,7 @@ from toolscript.domain.errors import Invalid
 from toolscript.domain.files.kinds import KINDS_BY_ENDING
 from toolscript.domain.knowledge import BlockKind, Book
 
-pytestmark = pytest.mark.req("K-06")
+pytestmark = [pytest.mark.req("K-06"), pytest.mark.slow]
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="sees processes by way of /proc")
 ONE_OF_EACH_KIND = sorted({kind: ending for ending, kind in KINDS_BY_ENDING.items()}.values())

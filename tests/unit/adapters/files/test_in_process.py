@@ -10,7 +10,7 @@ from tests.fixtures.book_files import Typed, pdf
 from toolscript.adapters.files.reader import FileBooks
 from toolscript.domain.errors import Invalid
 
-pytestmark = pytest.mark.req("D-09", "K-06")
+pytestmark = [pytest.mark.req("D-09", "K-06"), pytest.mark.slow]
 
 NOTE = "# Bees\n\n## Hives\n\nA hive needs shade.\n\n- water\n- flowers\n"
 

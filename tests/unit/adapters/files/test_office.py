@@ -125,6 +125,7 @@ def test_sheets_are_chapters_and_values_are_written_as_people_read_them() -> Non
     ]
 
 
+@pytest.mark.slow
 def test_every_block_of_a_long_sheet_begins_with_its_header_and_far_cells_cost_nothing() -> None:
     workbook = openpyxl.Workbook()
     sheet = workbook.active

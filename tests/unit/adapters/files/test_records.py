@@ -131,6 +131,7 @@ def test_days_are_recognised_as_logs_write_them(line: str, day: str) -> None:
     assert [block.position.chapter for block in read(f"{line}\n", ".log").blocks] == [day]
 
 
+@pytest.mark.slow
 def test_a_log_of_a_million_lines_is_cut_into_blocks() -> None:
     blocks = read("2026-11-17 18:00 same line again\n" * 100_000, ".log").blocks
     assert sum(block.text.count("\n") + 1 for block in blocks) == 100_000

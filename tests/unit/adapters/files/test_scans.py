@@ -18,7 +18,7 @@ from toolscript.adapters.files.pdf.scans import MAX_PAGES
 from toolscript.adapters.files.reader import FileBooks
 from toolscript.domain.errors import Invalid
 
-pytestmark = pytest.mark.req("K-06")
+pytestmark = [pytest.mark.req("K-06"), pytest.mark.slow]
 
 
 def scan(*texts: str) -> bytes:

@@ -18,6 +18,8 @@ from toolscript.adapters.worker_process import start_worker
 from toolscript.domain.errors import TimedOut, Unavailable
 from toolscript.ports.schemas import ArgumentProblem
 
+pytestmark = pytest.mark.slow
+
 PATH = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
 # Each definition is checked twice as often as the one before it: two to the power of 28 checks.
 DOUBLING: dict[str, Any] = {

@@ -48,6 +48,7 @@ class BusyServer(HttpDouble):
         self.send(request, 200, json.dumps({"jsonrpc": "2.0", "id": message["id"], **answer}).encode())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("is_busy", "error"), [(True, UpstreamFailed), (False, Unavailable)])
 async def test_a_server_that_answers_no_ping_is_lost_only_when_it_works_on_no_other_call(
     monkeypatch: pytest.MonkeyPatch, *, is_busy: bool, error: type[Exception]

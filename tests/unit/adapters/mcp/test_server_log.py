@@ -18,6 +18,8 @@ from toolscript.domain.redaction import MARGIN
 from toolscript.domain.servers import ServerSpec, Transport
 from toolscript.ports.servers import ToolServer
 
+pytestmark = pytest.mark.slow
+
 TIMEOUT_SECONDS = 60.0
 
 

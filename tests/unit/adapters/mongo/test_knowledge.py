@@ -35,7 +35,7 @@ from toolscript.domain.knowledge import (
     format_content,
 )
 
-pytestmark = [pytest.mark.req("K-05", "X-02"), pytest.mark.usefixtures("_swept")]
+pytestmark = [pytest.mark.req("K-05", "X-02"), pytest.mark.usefixtures("_swept"), pytest.mark.slow]
 
 SOURCE, CHUNK, EXTRACTION = IDS = [ObjectId(derive_id(name)) for name in ("source", "chunk", "extraction")]
 ODD = [

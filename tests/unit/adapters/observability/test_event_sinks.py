@@ -253,6 +253,7 @@ async def test_a_failed_batch_is_retried_once(collector: Collector) -> None:
     assert (collector.events, sink.dropped) == ([{"number": 1}], 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("status", "tries"), [(500, 2), (503, 2), (429, 2), (400, 1), (404, 1), (302, 1)])
 async def test_refused_events_are_dropped_and_counted(
     collector: Collector, status: int, tries: int, caplog: pytest.LogCaptureFixture
@@ -267,6 +268,7 @@ async def test_refused_events_are_dropped_and_counted(
     assert warnings == [("events_lost", f"{collector.root}/in did not accept them: status {status}")]
 
 
+@pytest.mark.slow
 async def test_a_collector_that_is_down_delays_nothing(caplog: pytest.LogCaptureFixture) -> None:
     sink = open_http_sink("http://127.0.0.1:9/", interval=0.01)
     for number in range(5):
@@ -293,6 +295,7 @@ async def test_a_collector_that_hangs_fills_the_queue_and_the_first_events_are_d
     assert [event["number"] for event in collector.events] == [-1, *range(950, 1000)]
 
 
+@pytest.mark.slow
 async def test_closing_waits_two_seconds_for_a_collector_that_hangs(collector: Collector) -> None:
     collector.let_go.clear()
     sink = open_http_sink(collector.root, interval=0.0)

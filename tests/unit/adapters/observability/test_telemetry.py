@@ -217,6 +217,7 @@ async def test_a_request_without_a_traceparent_starts_a_new_trace(
     assert (span.name, span.parent_span_id) == ("GET /search", b"")
 
 
+@pytest.mark.slow
 async def test_a_collector_that_hangs_delays_closing_by_two_seconds_only(collector: OtlpCollector) -> None:
     collector.let_go.clear()
     telemetry = Telemetry(collector.root)
@@ -226,6 +227,7 @@ async def test_a_collector_that_hangs_delays_closing_by_two_seconds_only(collect
     assert time.monotonic() - started < 20
 
 
+@pytest.mark.slow
 async def test_without_a_collector_nothing_fails() -> None:
     telemetry = Telemetry("http://127.0.0.1:9")
     await search(telemetry)

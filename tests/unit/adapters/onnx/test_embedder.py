@@ -44,6 +44,7 @@ async def test_the_shipped_model_agrees_with_the_full_precision_original(minilm:
     assert cosines.min() >= 0.95
 
 
+@pytest.mark.slow
 @pytest.mark.req("S-07")
 async def test_without_a_prefix_queries_and_documents_have_the_same_vectors(minilm: OnnxEmbedder) -> None:
     (document,) = await minilm.embed_documents(["read a file"])
@@ -58,6 +59,7 @@ def as_bge(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.req("S-07")
 async def test_a_bge_model_gets_its_prefix_on_queries_only_and_pools_the_first_token(as_bge: Path) -> None:
     folder = find_locally(str(as_bge), as_bge.parent)
@@ -75,6 +77,7 @@ async def test_a_bge_model_gets_its_prefix_on_queries_only_and_pools_the_first_t
     await embedder.close()
 
 
+@pytest.mark.slow
 async def test_a_text_longer_than_the_window_is_cut_not_refused(minilm: OnnxEmbedder) -> None:
     start = "alpha beta gamma " * 200
     long, longer = await minilm.embed_documents([start, start + "delta " * 500])
@@ -134,6 +137,7 @@ def _load(own: Path) -> OnnxEmbedder:
     return OnnxEmbedder(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.req("S-07", "X-03")
 @pytest.mark.parametrize(
     ("damage", "message"),
@@ -155,6 +159,7 @@ def test_a_folder_without_a_usable_model_is_refused_with_what_is_missing(
         _load(own)
 
 
+@pytest.mark.slow
 @pytest.mark.req("S-07")
 def test_a_file_that_is_not_a_model_is_refused(tmp_path: Path) -> None:
     own = tmp_path / "my-model"
@@ -173,6 +178,7 @@ def test_a_model_is_found_by_any_of_its_names() -> None:
     assert find_model_card("someone/else") is None
 
 
+@pytest.mark.slow
 @pytest.mark.req("S-07")
 async def test_a_lazy_embedder_loads_its_model_with_the_first_text() -> None:
     folder = find_locally(PACKAGED, Path("nowhere"))

@@ -22,6 +22,7 @@ def hub(tmp_path: Path) -> Iterator[Hub]:
         yield double
 
 
+@pytest.mark.slow
 @pytest.mark.req("S-07")
 def test_a_registered_model_is_downloaded_once_and_found_afterwards(hub: Hub, tmp_path: Path) -> None:
     cache = tmp_path / "models"
@@ -32,6 +33,7 @@ def test_a_registered_model_is_downloaded_once_and_found_afterwards(hub: Hub, tm
     assert (fetched.card.pooling, fetched.card.window) == ("cls", 512)
 
 
+@pytest.mark.slow
 @pytest.mark.req("S-07")
 def test_any_repository_with_an_onnx_model_can_be_named(tmp_path: Path) -> None:
     with Hub("someone/their-model", hub_layout(tmp_path / "repository")) as hub:
@@ -54,6 +56,7 @@ def test_a_hub_that_refuses_fails_at_once_and_leaves_nothing(tmp_path: Path) -> 
     assert not (tmp_path / "models").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.req("S-08")
 def test_a_hub_that_never_answers_fails_within_its_timeout(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -63,6 +66,7 @@ def test_a_hub_that_never_answers_fails_within_its_timeout(tmp_path: Path) -> No
         assert time.monotonic() - started < 30
 
 
+@pytest.mark.slow
 @pytest.mark.req("S-08")
 def test_a_repository_without_a_model_is_refused(tmp_path: Path) -> None:
     broken = hub_layout(tmp_path / "repository")

@@ -15,7 +15,7 @@ from tests.fixtures.rerankers import cross_encoder, share
 from toolscript.adapters.onnx.reranker import OnnxReranker, find_reranker
 from toolscript.domain.errors import Invalid, Unavailable, UpstreamFailed
 
-pytestmark = pytest.mark.req("D-12")
+pytestmark = [pytest.mark.req("D-12"), pytest.mark.slow]
 
 NO_HUB = "http://127.0.0.1:9"
 QUERY = "the cat eats fish"

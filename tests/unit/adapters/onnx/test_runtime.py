@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.req("X-09")
+pytestmark = [pytest.mark.req("X-09"), pytest.mark.slow]
 
 LIBRARY = """
 import os

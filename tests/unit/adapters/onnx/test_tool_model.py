@@ -37,6 +37,7 @@ def test_its_files_have_their_checksums_and_the_notice_names_it() -> None:
     assert folder.onnx.stat().st_size <= MAX_BYTES
 
 
+@pytest.mark.slow
 async def test_its_vectors_agree_with_those_of_full_precision() -> None:
     folder = find_locally(PACKAGED_FOR_TOOLS, Path("nowhere"))
     assert folder is not None

@@ -68,12 +68,14 @@ async def test_the_request_carries_the_schema_and_the_answer_is_returned() -> No
     assert api.keys == [f"Bearer {KEY}"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fenced", ["```json\n{}\n```", "```\n{}\n```", "  {}\n", "```json\n{}```"])
 async def test_an_answer_in_a_code_fence_is_read(fenced: str) -> None:
     with chat_api(says(fenced.replace("{}", json.dumps(BLUE)))) as api:
         assert await answer(api) == BLUE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
@@ -124,6 +126,7 @@ async def test_an_answer_cut_off_at_the_maximum_length_is_not_retried() -> None:
     assert len(api.bodies) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wanted", ["json_object", "text"])
 async def test_a_server_without_json_schemas_gets_the_schema_in_the_prompt_from_then_on(wanted: str) -> None:
     def picky(request: dict[str, Any]) -> Reply:
@@ -170,6 +173,7 @@ async def test_a_busy_server_is_retried_after_the_time_it_names() -> None:
     assert len(api.bodies) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", [429, 500, 503])
 async def test_a_server_that_stays_busy_is_unavailable(status: int) -> None:
     with chat_api(refuses(status, **{"Retry-After": "0"})) as api:
@@ -188,6 +192,7 @@ async def test_a_server_that_names_too_long_a_wait_is_not_retried(wait: str) -> 
     assert time.monotonic() - started < 20
 
 
+@pytest.mark.slow
 async def test_without_a_retry_after_header_the_waits_grow() -> None:
     started = time.monotonic()
     with chat_api(refuses(500), refuses(502, **{"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}), says(BLUE)) as api:
@@ -202,6 +207,7 @@ async def test_a_server_that_takes_too_long_is_unavailable() -> None:
     assert "TOOLSCRIPT_LLM_TIMEOUT" in error.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("status", "setting"),
     [
@@ -247,6 +253,7 @@ async def test_a_response_beyond_the_maximum_size_is_an_error() -> None:
     assert str(openai_chat.MAX_BYTES) in error.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", [b"<html>Sign in</html>", b"{}", b'{"choices": []}', b"[]", b'{"error": "sorry"}'])
 async def test_a_response_that_is_not_openai_compatible_is_quoted(body: bytes) -> None:
     with chat_api(Reply(body=body)) as api:
@@ -255,6 +262,7 @@ async def test_a_response_that_is_not_openai_compatible_is_quoted(body: bytes) -
     assert body.decode() in error.message
 
 
+@pytest.mark.slow
 async def test_concurrent_prompts_are_limited() -> None:
     with chat_api(answering=lambda _: Reply(json.dumps(BLUE), hold=True)) as api:
         model = OpenAiChat(api.url, None, "tiny", at_once=3)

@@ -27,7 +27,7 @@ from toolscript.domain.search import Collection, FieldType, Point, Terms, Vector
 from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.settings import Settings
 
-pytestmark = pytest.mark.req("X-02", "H-16")
+pytestmark = [pytest.mark.req("X-02", "H-16"), pytest.mark.slow]
 
 NAME = "things"
 DIMENSIONS = 16

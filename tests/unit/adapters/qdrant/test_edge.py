@@ -112,6 +112,7 @@ async def test_a_drop_that_is_killed_halfway_leaves_a_folder_that_opens(
     await again.close()
 
 
+@pytest.mark.slow
 async def test_optimising_runs_beside_searches_and_changes_no_result(tmp_path: Path) -> None:
     index = await fill(tmp_path, 1500)
     before = [await index.dense(NAME, vector(n), limit=10) for n in range(20)]
@@ -135,6 +136,7 @@ async def test_optimising_runs_beside_searches_and_changes_no_result(tmp_path: P
     await index.close()
 
 
+@pytest.mark.slow
 async def test_points_written_during_optimisation_are_optimised_next(tmp_path: Path) -> None:
     index = await fill(tmp_path, 1000, optimise_from=1000)
     await index.upsert(NAME, [point(n) for n in range(1000, 2100)])
@@ -151,6 +153,7 @@ def read_optimised(folder: Path) -> int:
     return int(json.loads((folder / NAME / "collection.json").read_text(encoding="utf-8"))["optimised"])
 
 
+@pytest.mark.slow
 @pytest.mark.req("F-05")
 async def test_while_points_keep_coming_a_large_index_is_optimised_when_it_has_grown_by_half(tmp_path: Path) -> None:
     index = await fill(tmp_path, 800, optimise_from=100)
@@ -165,6 +168,7 @@ async def test_while_points_keep_coming_a_large_index_is_optimised_when_it_has_g
     await index.close()
 
 
+@pytest.mark.slow
 @pytest.mark.req("F-05")
 async def test_the_rest_is_optimised_when_writers_pause_also_after_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -183,6 +187,7 @@ async def test_the_rest_is_optimised_when_writers_pause_also_after_a_restart(
     await again.close()
 
 
+@pytest.mark.slow
 async def test_an_optimiser_that_fails_is_logged_once_and_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -196,6 +201,7 @@ async def test_an_optimiser_that_fails_is_logged_once_and_changes_nothing(
     await index.close()
 
 
+@pytest.mark.slow
 async def test_closing_during_optimisation_keeps_every_point_and_logs_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -245,6 +251,7 @@ def _write_until_killed(folder: Path, after: int) -> tuple[int, int]:
     return int(version), int(start)
 
 
+@pytest.mark.slow
 @pytest.mark.req("H-14")
 @pytest.mark.parametrize("after", choose([1, 9, 23, 47], 9))
 async def test_a_kill_during_upserts_leaves_each_point_old_or_new(tmp_path: Path, after: int) -> None:

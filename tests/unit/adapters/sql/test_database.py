@@ -26,7 +26,7 @@ COUNT = "SELECT count(*) AS n FROM skill_categories"
 INSERT = "INSERT INTO skill_categories (id, name, description, keywords, examples) VALUES (:id, 'n', '', :w, :w)"
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'a' / 'b' / 'store.db'}"
@@ -106,6 +106,7 @@ async def test_recorded_requests_of_an_earlier_version_are_kept(url: str, monkey
     await database.close()
 
 
+@pytest.mark.slow
 async def test_a_connection_that_was_closed_while_idle_is_replaced(postgres: str) -> None:
     database, other = Database(postgres), Database(postgres)
     await asyncio.gather(*(database.read(count) for _ in range(20)))
@@ -120,6 +121,7 @@ async def test_a_connection_that_was_closed_while_idle_is_replaced(postgres: str
     await other.close()
 
 
+@pytest.mark.slow
 async def test_a_connection_closed_during_a_transaction_is_an_error_and_the_next_call_works(postgres: str) -> None:
     database = Database(postgres)
 
@@ -174,6 +176,7 @@ async def test_a_read_only_database_does_not_migrate_tables_of_an_earlier_versio
     await Database(url, read_only=True).close()
 
 
+@pytest.mark.slow
 @pytest.mark.req("X-07")
 @pytest.mark.parametrize("read_only", [False, True])
 async def test_tables_of_a_newer_version_are_refused_and_left_alone(
@@ -192,6 +195,7 @@ async def test_tables_of_a_newer_version_are_refused_and_left_alone(
     await database.close()
 
 
+@pytest.mark.slow
 @pytest.mark.req("K-05")
 async def test_a_read_only_postgresql_database_creates_no_tables(postgres: str) -> None:
     for _ in range(2):
@@ -234,6 +238,7 @@ store.execute("COMMIT")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.req("K-05")
 async def test_a_file_can_be_read_while_another_process_writes_to_it(tmp_path: Path) -> None:
     file = tmp_path / "a b#c%20ü.db"
@@ -255,6 +260,7 @@ async def test_a_file_can_be_read_while_another_process_writes_to_it(tmp_path: P
     await later.close()
 
 
+@pytest.mark.slow
 @pytest.mark.req("K-05")
 async def test_a_user_without_write_permission_can_open_a_read_only_database(postgres: str) -> None:
     database = Database(postgres)

@@ -116,6 +116,7 @@ async def test_the_claims_of_tenant_and_plan_can_be_renamed() -> None:
     assert await calls.verify(sign(claims)) == Principal("b", "gold")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["RS256", "RS384", "RS512", "ES256", "ES384"])
 @pytest.mark.parametrize("names_algorithm", [True, False])
 async def test_a_token_signed_with_a_published_key_is_accepted(
@@ -311,6 +312,7 @@ async def test_a_published_symmetric_key_is_not_used(clock: Clock) -> None:
             assert "sign it with RS256" in await refusal(verifies, sign(kid="oct"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "overrides",
     [
@@ -381,6 +383,7 @@ async def test_keys_inside_a_token_are_ignored(keys: PublishedKeys, rsa: Signing
         assert theirs.times == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kid", ["../../etc/passwd", "first' OR '1'='1", "/dev/null", "", "x" * 4000, "first\x00", "FIRST"]
 )
@@ -628,6 +631,7 @@ BROKEN: dict[str, tuple[int, bytes, dict[str, str]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", BROKEN)
 async def test_a_failed_read_leaves_the_known_keys(
     keys: PublishedKeys, rsa: SigningKey, fault: str, clock: Clock
@@ -643,6 +647,7 @@ async def test_a_failed_read_leaves_the_known_keys(
         assert "(kid)" in await refusal(verifies, new_key("ES256", "new").sign({**CLAIMS, "exp": NOW + 10_000}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", BROKEN)
 async def test_when_no_read_has_succeeded_yet_the_error_is_unavailable(
     keys: PublishedKeys, rsa: SigningKey, fault: str, clock: Clock

@@ -68,6 +68,7 @@ def letters(*parts: str) -> str:
     return "".join("".join(parts).split())
 
 
+@pytest.mark.slow
 @given(books, st.integers(8, 60))
 @example([Block("漢字。" * 100)], 8)
 @example([Block("x" * 3000, BlockKind.CODE)], 8)
@@ -78,6 +79,7 @@ def test_all_of_a_book_is_in_its_pieces_in_order(book: list[Block], size: int) -
     assert letters(*texts(found)) == letters(*(block.text for block in plain))
 
 
+@pytest.mark.slow
 @given(books)
 def test_sections_that_fit_are_a_piece_each(book: list[Block]) -> None:
     found = cut(book, size=10_000, overlap=100, measure=words)
@@ -87,6 +89,7 @@ def test_sections_that_fit_are_a_piece_each(book: list[Block]) -> None:
     ]
 
 
+@pytest.mark.slow
 @given(books, st.integers(8, 60))
 @example([Block("漢字。" * 100)], 8)
 @example([Block("x" * 3000, BlockKind.CODE)], 8)
@@ -98,6 +101,7 @@ def test_no_piece_is_too_long_or_empty(book: list[Block], size: int) -> None:
         assert text.strip()
 
 
+@pytest.mark.slow
 @given(books)
 def test_a_piece_belongs_to_one_section_and_has_a_position_of_the_book(book: list[Block]) -> None:
     marked = [Block(f"m{n}m {block.text}", block.kind, block.position) for n, block in enumerate(book)]
@@ -108,11 +112,13 @@ def test_a_piece_belongs_to_one_section_and_has_a_position_of_the_book(book: lis
         assert piece.position in {block.position for block in marked}
 
 
+@pytest.mark.slow
 @given(books)
 def test_the_same_book_is_cut_the_same_way(book: list[Block]) -> None:
     assert cut(book, size=30, overlap=6, measure=words) == cut(book, size=30, overlap=6, measure=words)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=scale_examples(40))
 @given(book=st.lists(st.builds(Block, st.text(max_size=300), st.sampled_from(BlockKind), positions), max_size=6))
 @example([Block("a" * 101 + "-" + "b" * 101)])
@@ -221,6 +227,7 @@ def test_a_piece_has_the_page_where_its_new_text_begins() -> None:
     assert second.text.startswith("s8 is")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "book",
     [

@@ -55,6 +55,7 @@ def test_the_same_text_is_cut_the_same_way(text: str) -> None:
     assert passages(text, size=40, overlap=10) == passages(text, size=40, overlap=10)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.sampled_from(["e\u0301", "o\u0308\u0323", "👩\u200d🔬", "👍🏽", "x", " "]), max_size=200).map("".join)
 )
@@ -66,6 +67,7 @@ def test_letters_are_not_separated_from_their_marks(text: str) -> None:
             assert text[place] != "🏽"
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(["one", "two. ", " ", "three\n", "x" * 30]), max_size=300).map("".join))
 def test_passages_keep_to_the_given_measure(text: str) -> None:
     found = passages(text, size=12, overlap=4, measure=words)
@@ -104,6 +106,7 @@ def test_a_passage_begins_with_the_end_of_the_one_before() -> None:
         assert sentences[after.start :].startswith("Sentence")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit",
     choose(

@@ -67,6 +67,7 @@ def test_of_many_keys_the_first_twenty_are_named() -> None:
         resolve_path({f"k{n}": n for n in range(1000)}, ("x",))
 
 
+@pytest.mark.slow
 @given(VALUES, st.integers(8, 80))
 def test_every_chunk_is_found_at_its_path(value: Any, max_bytes: int) -> None:
     for chunk in chunk_json(value, max_bytes):
@@ -75,6 +76,7 @@ def test_every_chunk_is_found_at_its_path(value: Any, max_bytes: int) -> None:
         assert chunk.text in text or (isinstance(found, str) and found[chunk.start :].startswith(chunk.text))
 
 
+@pytest.mark.slow
 @given(VALUES)
 def test_the_chunks_have_every_string_and_number(value: Any) -> None:
     chunks = [chunk.text for chunk in chunk_json(value, 40)]

@@ -93,6 +93,7 @@ def test_a_snippet_never_separates_a_letter_from_its_marks(
     assert whole or not found
 
 
+@pytest.mark.slow
 @given(text=prose, query=queries, maximum=limits)
 def test_a_snippet_shows_a_word_of_the_query_if_the_text_has_one(text: str, query: str, maximum: int) -> None:
     wanted = set(stems(query))
@@ -166,6 +167,7 @@ def test_scripts_without_spaces_and_long_words_are_cut_between_characters(text: 
     assert unicodedata.category(text[len(found)])[0] != "M"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [
@@ -216,6 +218,7 @@ def test_a_word_is_found_in_its_other_forms(query: str, word: str, quote: str) -
     assert f" {word} " in build_snippet(text, stems(query), 60, near=None, highlight=False)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(st.sampled_from(["read", "readFile", "HTTPServer", "x2Serve", "serves", "re-served", "unread"])))
 def test_ascii_texts_have_the_same_snippets_as_other_texts(message: list[str]) -> None:

@@ -200,6 +200,7 @@ async def test_while_the_store_is_down_the_last_keys_stay_valid_for_minutes(
     assert await setup.keys.find(secret) == key
 
 
+@pytest.mark.slow
 async def test_a_frozen_store_delays_requests_once(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
     key, secret = await setup.keys.create("ci", [Scope.SEARCH])
     assert await setup.keys.find(secret) == key

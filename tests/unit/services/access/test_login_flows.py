@@ -30,7 +30,7 @@ from toolscript.services.access.login_flows import LoginFlows
 from toolscript.services.access.logins import Logins
 from toolscript.services.support.server_changes import ServerChanges
 
-pytestmark = pytest.mark.req("G-11", "X-04")
+pytestmark = [pytest.mark.req("G-11", "X-04"), pytest.mark.slow]
 
 REDIRECT = "http://127.0.0.1:7777/callback"
 

@@ -35,7 +35,7 @@ from toolscript.services.access.logins import Logins
 from toolscript.services.catalogue.gateway import Gateway
 from toolscript.services.catalogue.server_connection import Timeouts
 
-pytestmark = pytest.mark.req("G-11", "X-04")
+pytestmark = [pytest.mark.req("G-11", "X-04"), pytest.mark.slow]
 
 WITHIN = 60.0
 TTL = 3600

@@ -212,6 +212,7 @@ def test_refused_requests_do_not_make_the_wait_longer() -> None:
 Ask = tuple[float, str]
 
 
+@pytest.mark.slow
 @given(
     st.integers(1, 50),
     st.lists(st.tuples(st.floats(0, 40, allow_nan=False), st.sampled_from("ab")), min_size=1, max_size=300),
@@ -230,6 +231,7 @@ def test_in_any_period_a_tenant_gets_no_more_than_its_burst_and_its_share(limit:
                 assert m <= limit + limit * (end - begin) / MINUTE + 0.001
 
 
+@pytest.mark.slow
 @given(st.integers(1, 10_000), st.lists(st.floats(0, 10, allow_nan=False), max_size=60))
 def test_after_the_reported_wait_a_request_is_admitted_and_not_before(limit: int, pauses: list[float]) -> None:
     clock = Clock()

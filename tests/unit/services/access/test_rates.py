@@ -80,6 +80,7 @@ def test_refused_requests_do_not_make_the_wait_longer() -> None:
     assert wait_of(rates) == 0
 
 
+@pytest.mark.slow
 @given(
     st.integers(1, 50),
     st.lists(st.tuples(st.floats(0, 40, allow_nan=False), st.sampled_from("ab")), min_size=1, max_size=200),

@@ -153,6 +153,7 @@ CLEAR = [
 ]
 
 
+@pytest.mark.slow
 async def test_unambiguous_tools_get_the_expected_skill(tool_model: OnnxEmbedder) -> None:
     skills = load_skills()
     found = await classify([item for item, _ in CLEAR], skills, tool_model)
@@ -189,6 +190,7 @@ async def test_the_name_of_a_server_does_not_decide(tool_model: OnnxEmbedder) ->
         assert wrong == []
 
 
+@pytest.mark.slow
 async def test_the_example_tools_of_the_packaged_skills_get_their_skill(tool_model: OnnxEmbedder) -> None:
     skills = load_skills()
     examples = [(Item("server", name), skill.id) for skill in skills for name in skill.examples]

@@ -24,6 +24,8 @@ from toolscript.services.catalogue.server_connection import Timeouts
 from toolscript.services.catalogue.sync import ItemCounts
 from toolscript.services.tools.call import CallTool
 
+pytestmark = pytest.mark.slow
+
 TIMEOUTS = Timeouts(connect=10, call=10, reconnect=10, heartbeat=10, first_pause=0.05, max_pause=0.2, poll=0.02)
 TIMEOUT_SECONDS = 60.0
 

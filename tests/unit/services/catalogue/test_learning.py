@@ -25,6 +25,8 @@ from toolscript.services.catalogue.skill_points import SKILLS
 from toolscript.services.catalogue.tool_points import TOOLS
 from toolscript.settings import Settings, load_settings
 
+pytestmark = pytest.mark.slow
+
 TOOL, OTHER = "git__git_commit", "git__git_log"
 REQUEST = "put my latest changes into version control"
 ADA = Caller(key="ada")

@@ -104,6 +104,7 @@ async def test_skills_of_equal_confidence_are_ordered_by_id() -> None:
     assert [(a.skill_id, a.is_primary) for a in found.assignments] == [("files", True), ("weather", False)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer_text", "kept"),
     [
@@ -131,6 +132,7 @@ async def test_invalid_assignments_are_left_out_and_the_others_kept(
     assert [(a.skill_id, a.confidence) for a in found.assignments] == kept
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "answer_text",
     [None, [], "files", 3, {}, {"assignments": "files"}, build_answer(("sorcery", 0.9)), build_answer(("files", 95))],
@@ -142,6 +144,7 @@ async def test_an_unusable_answer_is_unclear_and_logged(answer_text: Any, caplog
     assert warning.__dict__["reason"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", ['{"1": {"assignments": [{"skill_id": "files", "confidence": NaN}]}}', "files!", "{"])
 async def test_an_answer_that_is_not_json_is_unclear(words: str) -> None:
     found, requests = await classify([says(words)], READ)
@@ -172,6 +175,7 @@ async def test_if_no_skill_fits_the_model_names_the_missing_one(low: dict[str, A
     assert (found.missing.source_item_id, found.missing.examples) == ("disk__read_file", ("read_file",))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", [None, {}, {"name": "", "description": "x"}, {"name": 3}, "Tapes"])
 async def test_if_the_model_names_no_missing_skill_the_tool_names_it(missing: Any) -> None:
     assert await one(build_answer(missing=missing)) == Classification(missing=suggest_skill(READ))
@@ -264,6 +268,7 @@ async def test_an_item_whose_second_prompt_fails_is_not_unclear() -> None:
     assert found == [Classification((Assignment("files", 0.9, True, Origin.LLM),)), None]
 
 
+@pytest.mark.slow
 async def test_prompts_run_as_concurrently_as_the_model_allows() -> None:
     with ChatApi([Reply(json.dumps({"1": build_answer(("files", 0.9))}), hold=True)]) as api:
         model = OpenAiChat(api.url, None, "tiny", retries=0, at_once=12)
@@ -326,6 +331,7 @@ faults = st.sampled_from([Unavailable("gone"), Invalid("wrong"), UpstreamFailed(
 failed = st.builds(lambda answer: UpstreamFailed("no fit", details={"answer": answer}), answers | anything)
 
 
+@pytest.mark.slow
 @given(answers | faults | failed)
 @settings(max_examples=scale_examples(300), deadline=None)
 def test_for_any_answer_every_assignment_is_valid(answer_text: Any) -> None:

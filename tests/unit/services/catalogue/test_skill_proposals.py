@@ -114,6 +114,7 @@ def is_one_clean_line(text: str) -> bool:
     return not any(unicodedata.category(c)[0] == "C" for c in text) and text == " ".join(text.split())
 
 
+@pytest.mark.slow
 async def test_similar_tools_are_proposed_together_under_a_readable_name(
     clear: SyncedCatalogue,
 ) -> None:
@@ -131,6 +132,7 @@ async def test_similar_tools_are_proposed_together_under_a_readable_name(
         assert {i.partition("__")[0] for i in proposal.items} == {item_id.partition("__")[0]}
 
 
+@pytest.mark.slow
 async def test_a_proposal_is_a_valid_skill(demo: SyncedCatalogue) -> None:
     proposals = await demo.propose().propose()
     for skill in (p.skill for p in proposals):
@@ -142,6 +144,7 @@ async def test_a_proposal_is_a_valid_skill(demo: SyncedCatalogue) -> None:
     assert len({p.skill.id for p in proposals}) == len({p.skill.name for p in proposals}) == len(proposals)
 
 
+@pytest.mark.slow
 async def test_a_proposal_is_described_by_its_own_words_and_its_central_tools(clear: SyncedCatalogue) -> None:
     calendar = holding(await clear.propose().propose(count=len(CLEAR)), "calendar__create_event")
     assert {"event", "calendar"} <= set(calendar.skill.keywords)
@@ -156,6 +159,7 @@ async def test_a_group_without_a_theme_gets_the_words_of_its_names_as_keywords(
     assert {"mail", "time"} <= set(all_of_them.skill.keywords)
 
 
+@pytest.mark.slow
 async def test_a_nearly_equal_existing_skill_is_named(clear: SyncedCatalogue) -> None:
     await clear.skill_store.save_skills(
         [
@@ -187,10 +191,12 @@ async def test_nearness_is_measured_by_the_range_for_skills() -> None:
     assert nearest == [None, "mail"]
 
 
+@pytest.mark.slow
 async def test_the_same_tools_give_the_same_proposals(demo: SyncedCatalogue) -> None:
     assert await demo.propose().propose() == await demo.propose().propose()
 
 
+@pytest.mark.slow
 async def test_no_item_is_in_two_proposals_and_the_largest_comes_first(demo: SyncedCatalogue) -> None:
     proposals = await demo.propose().propose(count=8)
     assert 1 < len(proposals) <= 8
@@ -338,6 +344,7 @@ async def test_names_from_a_language_model_are_clean_short_lines(catalogue: Sync
     assert max(map(len, skill.keywords)) <= 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "answers",
     [

@@ -138,6 +138,7 @@ async def test_a_skill_is_created_once(catalogue: SyncedCatalogue) -> None:
         await catalogue.skills.create(FILES)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("skill", "field"),
     [

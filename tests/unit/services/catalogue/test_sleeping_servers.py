@@ -23,6 +23,8 @@ from toolscript.services.catalogue.gateway import LISTING_SLOTS, Gateway
 from toolscript.services.catalogue.server_connection import Timeouts
 from toolscript.services.tools.call import CallTool
 
+pytestmark = pytest.mark.slow
+
 TIMEOUTS = Timeouts(connect=30, call=30, heartbeat=10, first_pause=0.05, max_pause=0.2)
 TIMEOUT_SECONDS = 60.0
 NEVER = 0.0

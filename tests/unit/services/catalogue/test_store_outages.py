@@ -19,7 +19,7 @@ from toolscript.services.catalogue.gateway import Gateway
 from toolscript.services.catalogue.server_connection import Timeouts
 from toolscript.services.catalogue.snapshot import Change
 
-pytestmark = pytest.mark.req("X-07")
+pytestmark = [pytest.mark.req("X-07"), pytest.mark.slow]
 
 TIMEOUTS = Timeouts(connect=20, call=20, reconnect=20, heartbeat=20, first_pause=0.05, max_pause=0.1)
 

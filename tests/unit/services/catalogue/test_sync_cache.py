@@ -14,7 +14,7 @@ from toolscript.domain.catalog import Item
 from toolscript.services.catalogue.tool_points import TOOLS
 from toolscript.settings import Settings
 
-pytestmark = pytest.mark.req("S-10")
+pytestmark = [pytest.mark.req("S-10"), pytest.mark.slow]
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
 A, B = Item("one", "a", "Read a file", input_schema=SCHEMA), Item("one", "b", "Write a file")

@@ -249,6 +249,7 @@ async def test_a_model_that_raises_changes_nothing_and_the_next_run_tries_again(
     assert (await catalogue.sync.run(ITEMS)).indexed == 0
 
 
+@pytest.mark.slow
 async def test_a_run_ends_when_the_model_does_not_answer() -> None:
     refiner = ScriptedRefiner({})
     catalogue = await SyncedCatalogue(refiner=refiner).open(FILES)
@@ -366,6 +367,7 @@ async def test_background_runs_keep_the_interval() -> None:
     assert background() == []
 
 
+@pytest.mark.slow
 async def test_many_items_are_refined_in_batches_with_progress() -> None:
     many = [Item("disk", f"file_{n:03d}", "Read a file") for n in range(BATCH + 10)]
     catalogue = await SyncedCatalogue(refiner=ScriptedRefiner({i.id: [("mail", 0.8)] for i in many})).open(FILES, MAIL)

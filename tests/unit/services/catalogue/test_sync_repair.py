@@ -32,7 +32,7 @@ from tests.fixtures.catalogue import (
 from tests.fixtures.examples import is_thorough, scale_examples
 from toolscript.domain.catalog import Item, Skill
 
-pytestmark = pytest.mark.req("H-13", "H-14")
+pytestmark = [pytest.mark.req("H-13", "H-14"), pytest.mark.slow]
 
 Step = Callable[[SyncedCatalogue], Awaitable[Any]]
 

@@ -38,7 +38,7 @@ from toolscript.services.catalogue.skills_file import load_skills
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.catalogue.tool_points import TOOLS
 
-pytestmark = pytest.mark.req("H-13", "H-14")
+pytestmark = [pytest.mark.req("H-13", "H-14"), pytest.mark.slow]
 
 
 @pytest.fixture(params=["memory", "qdrant-edge", "postgres"])

@@ -42,6 +42,7 @@ async def test_what_a_caller_cannot_see_keeps_its_name(app: App) -> None:
         profile_name.reset(token)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("state", "reason", "sentence"),
     [

@@ -164,6 +164,7 @@ async def test_deleted_documents_are_removed_from_store_and_index(ingest: Ingest
     await ingest.assert_whole()
 
 
+@pytest.mark.slow
 async def test_progress_counts_documents_up_to_all_of_them(ingest: Ingest) -> None:
     response: list[tuple[int, int]] = []
     many = [Document(f"d{n:03d}", sentences(n) if n % 2 else f"text {n}") for n in range(300)]
@@ -241,6 +242,7 @@ class FailingEmbedder(HashedEmbedder):
         return await super().embed_documents(texts)
 
 
+@pytest.mark.slow
 async def test_documents_that_the_model_failed_on_are_completed_by_another_put() -> None:
     ingest = await Ingest(embedder=FailingEmbedder(32)).open_all()
     many = [Document(f"d{n:04d}", f"text number {n}") for n in range(500)]
@@ -290,6 +292,7 @@ async def test_while_one_batch_is_embedded_the_one_before_is_indexed_and_the_nex
     await ingest.assert_whole()
 
 
+@pytest.mark.slow
 async def test_a_long_document_lets_short_ones_be_embedded_in_between(ingest: Ingest) -> None:
     calls: list[int] = []
 
@@ -311,6 +314,7 @@ async def test_a_long_document_lets_short_ones_be_embedded_in_between(ingest: In
     await ingest.assert_whole()
 
 
+@pytest.mark.slow
 async def test_concurrent_puts_of_the_same_documents_end_in_one_complete_version(ingest: Ingest) -> None:
     def versions(of: int) -> list[Document]:
         order = random.Random(of).sample(range(30), 30)
@@ -370,6 +374,7 @@ async def put_later(service: IngestDocuments) -> None:
     await service.put("acme", LATER)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("engine", "halfway", "step"), [("memory", False, 1), ("memory", True, 1), ("edge", True, 3)])
 async def test_after_any_interrupted_call_a_repair_completes_store_and_index(
     engine: str, halfway: bool, step: int, tmp_path: Path
@@ -402,12 +407,14 @@ def _ids() -> st.SearchStrategy[str]:
     return st.text(st.characters(exclude_categories=["Cc", "Cs"]), min_size=1, max_size=5)
 
 
+@pytest.mark.slow
 @given(st.text(max_size=5), st.lists(st.tuples(_ids(), st.integers(0, 10_000_000)), min_size=2, max_size=6))
 def test_the_ids_of_points_sort_by_document_and_part_and_can_be_read(tenant: str, named: list[tuple[str, int]]) -> None:
     ids = [point_id(tenant, doc_id, part) for doc_id, part in named]
     assert [doc_of(i) for i in sorted(ids)] == sorted(named)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.text(max_size=5), _ids(), st.integers(0, 20)), unique=True, min_size=2, max_size=6))
 def test_no_two_passages_have_the_same_id(named: list[tuple[str, str, int]]) -> None:
     assert len({point_id(*each) for each in named}) == len(named)

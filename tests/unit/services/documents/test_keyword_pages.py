@@ -35,6 +35,8 @@ from toolscript.services.documents.page_tokens import PageTokens
 from toolscript.services.documents.points import documents_collection
 from toolscript.services.documents.search import DocumentPage, DocumentQuery, DocumentSearch, SearchType
 
+pytestmark = pytest.mark.slow
+
 WORDS = ["qua", "que", "quo", "rua", "rue", "ruo"]
 ODD = Filter(must=(Condition("odd", Op.EQ, 1),))
 # Few, so that rankings are cut, among equal scores too.

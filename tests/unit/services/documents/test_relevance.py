@@ -59,6 +59,7 @@ async def read_pages(archive: Archive, ask: DocumentQuery) -> tuple[list[Documen
         ask = replace(ask, page_token=page.next_page_token)
 
 
+@pytest.mark.slow
 @pytest.mark.req("D-07")
 @pytest.mark.parametrize("depth", [5, 1000])
 @settings(max_examples=scale_examples(25), deadline=None)
@@ -170,6 +171,7 @@ async def test_a_semantic_search_without_a_fitted_model_has_no_relevance() -> No
         await search(archive, "red wine", SEMANTIC, min_relevance=0.1)
 
 
+@pytest.mark.slow
 async def test_with_the_packaged_model_questions_about_something_else_find_nothing_relevant() -> None:
     folder = find_locally(PACKAGED, Path("nowhere"))
     assert folder is not None

@@ -232,6 +232,7 @@ async def test_words_of_other_languages_are_found_and_marked(archive: Archive) -
     assert short.snippet == "The tenant pays the rent on the"
 
 
+@pytest.mark.slow
 @pytest.mark.req("D-01", "D-02")
 @pytest.mark.parametrize(
     ("wrong", "field"),
@@ -335,6 +336,7 @@ async def test_reranking_reorders_the_best_documents(archive: Archive) -> None:
     assert await archive.ids(None, rerank=True) == ["lease", "rent", "wine"]
 
 
+@pytest.mark.slow
 @pytest.mark.req("D-07", "D-12")
 @pytest.mark.parametrize("kind", [SEMANTIC, KEYWORD, HYBRID])
 async def test_pages_of_a_reranked_search_are_contiguous(
@@ -400,6 +402,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.req("D-06", "D-12")
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 @pytest.mark.parametrize("call", ["dense", "match", "count", "scroll", "payloads"])
@@ -556,6 +559,7 @@ async def test_no_document_is_digested_while_searching(archive: Archive, monkeyp
     assert (await archive.ids("red wine", search_type=SEMANTIC))[0] == "wine"
 
 
+@pytest.mark.slow
 @pytest.mark.req("D-02", "D-07")
 @pytest.mark.parametrize("kind", [SEMANTIC, HYBRID])
 async def test_a_long_document_does_not_crowd_out_the_others(
@@ -574,6 +578,7 @@ async def test_a_long_document_does_not_crowd_out_the_others(
     assert [hit for page in pages for hit in page] == whole
 
 
+@pytest.mark.slow
 @pytest.mark.req("D-07", "D-08")
 @pytest.mark.parametrize("kind", [SEMANTIC, HYBRID, KEYWORD])
 async def test_snippets_of_long_texts_are_the_same_on_every_page(archive: Archive, kind: SearchType) -> None:

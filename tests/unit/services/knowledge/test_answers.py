@@ -53,6 +53,7 @@ async def test_a_sentence_with_the_words_of_its_passage_is_the_answer() -> None:
     assert [(each.text, each.passages) for each in found.sentences] == [("Ships enter at high water.", (1,))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "sentence",
     [
@@ -86,11 +87,13 @@ async def test_citations_that_share_nothing_with_the_sentence_are_removed() -> N
     assert found.sentences[0].passages == (1,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("supported", [False, None, "yes", 1])
 async def test_an_answer_that_is_not_declared_supported_is_refused(supported: Any) -> None:
     assert (await answer(replies(GOOD, supported=supported))).status is AnswerStatus.UNSUPPORTED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reply", [refuses(400), refuses(401), says("no JSON"), says([1])], ids=str)
 async def test_a_model_that_fails_leaves_the_passages_and_a_note(reply: Reply) -> None:
     found = await answer(reply)

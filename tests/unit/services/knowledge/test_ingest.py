@@ -114,6 +114,7 @@ async def test_another_topic_embeds_no_chunk(library: Library) -> None:
     await library.assert_whole()
 
 
+@pytest.mark.slow
 async def test_embedded_texts_fit_the_models_window(minilm: Embedder) -> None:
     class Watched(CountingEmbedder):
         window = minilm.window
@@ -469,6 +470,7 @@ async def test_concurrent_ingests_leave_one_complete_source(library: Library) ->
     await library.assert_whole()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("halfway", [False, True])
 async def test_an_interrupted_run_is_completed_by_repeating_it(halfway: bool) -> None:
     burnt = []
@@ -516,6 +518,7 @@ async def test_an_interrupted_removal_is_completed_by_repeating_it() -> None:
     assert len(burnt) < MORE_CALLS_THAN_THERE_ARE - 1
 
 
+@pytest.mark.slow
 async def test_a_real_file_goes_through_a_real_model_into_a_real_index(tmp_path: Path, minilm: Embedder) -> None:
     file = tmp_path / "guide.md"
     recipes = "Knead the dough for ten minutes. Let it rise in a warm place until it has doubled.\n\n" * 8

@@ -25,6 +25,7 @@ async def fill(passages: int = 0) -> Library:
     return library
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("minimum", [0.0, 0.02, 0.05, 0.1, 0.5])
 async def test_a_minimum_filters_the_whole_answer_whatever_the_limit(minimum: float) -> None:
     library = await fill(150)

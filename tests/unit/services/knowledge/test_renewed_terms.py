@@ -73,6 +73,7 @@ async def test_earlier_knowledge_gets_its_terms_without_embedding_anything(earli
     assert await build_ingest(earlier).renew_terms() == 0
 
 
+@pytest.mark.slow
 async def test_the_first_thing_that_a_started_gateway_does_may_be_to_renew_terms(tmp_path: Path) -> None:
     library = Library(embedder=CountingEmbedder())
     for is_first_run in (True, False):

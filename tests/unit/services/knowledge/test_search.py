@@ -286,6 +286,7 @@ DRAWN = st.lists(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.req("K-01", "K-02", "K-04")
 @settings(max_examples=scale_examples(60), deadline=None)
 @given(
@@ -565,6 +566,7 @@ async def test_without_a_model_the_search_is_unavailable() -> None:
 # --- valid queries ---
 
 
+@pytest.mark.slow
 @pytest.mark.req("K-03")
 @pytest.mark.parametrize(
     ("fields", "field_name"),

@@ -107,6 +107,7 @@ def note(**more: Any) -> dict[str, Any]:
     return {"extraction": {"source_id": SOURCE_ID, **NOTE, **more}}
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=scale_examples(40))
 @given(libraries())
 async def test_an_export_is_imported_unchanged(shelf: list[tuple[Source, list[Chunk], list[Extraction]]]) -> None:
@@ -426,6 +427,7 @@ async def test_invalid_lines_are_refused_by_number_and_the_others_imported(libra
     await library.assert_whole()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
@@ -547,6 +549,7 @@ async def test_tokens_are_counted_again(library: Library) -> None:
     assert [c.token_count for c in chunks] == [3, 2, 1]
 
 
+@pytest.mark.slow
 async def test_an_interrupted_run_is_completed_by_repeating_it() -> None:
     lines = [SOURCE, chunk("One."), chunk("Two."), note(), {"source": {"title": "Other"}}]
     burnt = []
@@ -583,6 +586,7 @@ async def test_without_a_model_nothing_is_imported(library: Library) -> None:
     assert await library.list_stored() == {}
 
 
+@pytest.mark.slow
 async def test_a_large_library_is_imported_quickly(library: Library) -> None:
     lines = [SOURCE, *(chunk(f"{n} {facts(1, of=2)}") for n in range(3000)), *([note(source_id="?")] * 3000)]
     taken = await library.importing.take(lines)

@@ -185,6 +185,7 @@ async def gateway(app: App) -> AsyncIterator[Gateway]:
     await gateway.close()
 
 
+@pytest.mark.slow
 async def test_a_server_that_dies_with_every_call_is_paused_and_its_status_says_so(app: App, gateway: Gateway) -> None:
     calls = build_calls(app, gateway)
     await gateway.apply([spec("frail"), spec("good")])

@@ -230,6 +230,7 @@ async def test_the_question_shows_arguments_without_secrets_and_invisible_charac
     assert len(message) < MAX_ARGUMENTS + 200
 
 
+@pytest.mark.slow
 @given(
     states=st.lists(st.none() | st.text() | JSON.map(json.dumps), max_size=4),
     responses=st.dictionaries(st.text(), JSON),

@@ -13,6 +13,8 @@ from toolscript.domain.requests import is_preview
 from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.tools.feedback import MAX_PER_CALLER, MAX_PER_ITEM, Feedback
 
+pytestmark = pytest.mark.slow
+
 TOOL, OTHER = "git__git_commit", "git__git_log"
 ADA, BEN = Caller(key="ada"), Caller(address="192.0.2.7")
 

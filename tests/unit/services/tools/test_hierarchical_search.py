@@ -398,6 +398,7 @@ async def test_a_tool_that_the_store_does_not_know_has_no_schema(every: Library)
     assert found.report.degraded == ["schemas"]
 
 
+@pytest.mark.slow
 @pytest.mark.req("H-03")
 @pytest.mark.parametrize("strategy", list(Strategy))
 @pytest.mark.parametrize("item_type", [None, *ItemType])
@@ -527,6 +528,7 @@ class FixedEmbedder(HashedEmbedder):
         return self._vector
 
 
+@pytest.mark.slow
 @given(
     query=VECTOR,
     tools=st.lists(VECTOR, max_size=12),
@@ -644,6 +646,7 @@ async def test_values_out_of_range_are_refused_naming_field_and_range(
         assert caught.value.details["field"] == name
 
 
+@pytest.mark.slow
 @pytest.mark.req("H-02")
 @pytest.mark.parametrize(
     "query",
@@ -845,6 +848,7 @@ async def test_each_stage_can_run_alone(every: Library) -> None:
     assert every.item_store.read == []
 
 
+@pytest.mark.slow
 async def test_a_paraphrase_finds_the_right_skill(tool_model: OnnxEmbedder) -> None:
     """BR-001 with a real model: query and tools share no words."""
     skills = [

@@ -25,6 +25,8 @@ from toolscript.services.catalogue.tool_points import tools_collection
 from toolscript.services.tools.hybrid_search import ToolSearch
 from toolscript.services.tools.ranking import Blend, ToolRanking
 
+pytestmark = pytest.mark.slow
+
 
 @asynccontextmanager
 async def searching(embedder: Embedder | None, items: Sequence[Item], alpha: float = 0.7) -> AsyncIterator[ToolSearch]:

@@ -24,6 +24,8 @@ from toolscript.services.catalogue.tool_points import tools_collection
 from toolscript.services.tools.hybrid_search import ToolHit, ToolSearch
 from toolscript.services.tools.ranking import ToolRanking
 
+pytestmark = pytest.mark.slow
+
 SHELLS = [
     Item("shell", "run_command", "Execute a command line on the local machine and return its output."),
     Item("desktop", "bash", "Run something in a persistent session."),

@@ -14,7 +14,7 @@ from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.tools.hierarchical_search import HierarchicalQuery, Strategy
 from toolscript.settings import load_settings
 
-pytestmark = pytest.mark.req("S-01", "H-01")
+pytestmark = [pytest.mark.req("S-01", "H-01"), pytest.mark.slow]
 
 TASK = (
     "The build of the website has been failing since this morning and nobody knows it yet. Look at the logs of "

@@ -21,6 +21,7 @@ async def drawn(app: App, monkeypatch: pytest.MonkeyPatch) -> DrawToolMap:
     return DrawToolMap(app.catalogue_index, app.snapshots, app.visibility.find_view)
 
 
+@pytest.mark.slow
 async def test_the_map_is_drawn_when_the_catalogue_has_changed(
     app: App, drawn: DrawToolMap, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -38,6 +38,7 @@ async def app(tmp_path: Path) -> AsyncIterator[App]:
         yield app
 
 
+@pytest.mark.slow
 @pytest.mark.req("S-01")
 async def test_copies_of_tools_are_one_hit_that_names_the_others(app: App) -> None:
     await app.sync.run(copy_servers(DEMO, ["home", "work", "club"]))
@@ -65,6 +66,7 @@ async def test_copies_change_neither_the_first_tool_nor_the_number_of_hits(app: 
     assert confidences[30] == pytest.approx(confidences[1], abs=0.15)
 
 
+@pytest.mark.slow
 @pytest.mark.req("S-01")
 async def test_the_copy_that_the_query_names_is_the_hit(app: App) -> None:
     await app.sync.run(copy_servers(DEMO, ["home", "work", "club"]))
@@ -92,6 +94,7 @@ async def test_tools_that_share_only_their_name_are_hits_of_their_own(app: App) 
     }
 
 
+@pytest.mark.slow
 @pytest.mark.req("H-01")
 @pytest.mark.parametrize("strategy", list(Strategy))
 async def test_hierarchical_search_folds_copies_too(app: App, strategy: Strategy) -> None:

@@ -21,7 +21,7 @@ from toolscript.domain.errors import Invalid, Unauthorized, Unavailable, Upstrea
 from toolscript.domain.logins import Login
 from toolscript.domain.servers import ServerSpec, Transport
 
-pytestmark = pytest.mark.req("G-11", "X-04")
+pytestmark = [pytest.mark.req("G-11", "X-04"), pytest.mark.slow]
 
 DOCUMENT = "https://toolscript.example/client.json"
 DOCUMENTS = {

@@ -14,7 +14,7 @@ from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.session import Session
 from toolscript.services.access.rates import Buckets
 
-pytestmark = pytest.mark.req("D-12", "K-03")
+pytestmark = [pytest.mark.req("D-12", "K-03"), pytest.mark.slow]
 
 
 @pytest.fixture(autouse=True)

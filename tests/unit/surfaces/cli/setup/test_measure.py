@@ -25,6 +25,7 @@ def test_toolscript_has_seven_tools() -> None:
     assert 600 < own.tokens < 2500
 
 
+@pytest.mark.slow
 async def test_servers_are_counted_by_their_tools_and_failures_have_a_reason() -> None:
     specs = [
         make_scripted_server("good", tools=["echo", "pid"], prompts=True, resources=True),
@@ -39,6 +40,7 @@ async def test_servers_are_counted_by_their_tools_and_failures_have_a_reason() -
     assert add_costs(costs.values()) == costs["good"]
 
 
+@pytest.mark.slow
 async def test_a_server_that_does_not_answer_ends_the_measurement_of_none() -> None:
     costs = await measure_servers(Servers(2**20), [make_scripted_server("hanging", hang=True)], within=0.5)
     assert costs["hanging"].problem == "no answer within 0.5 s"
