@@ -20,12 +20,12 @@ from mcp.client.session import ClientSession
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.client.subscriptions import SubscriptionLost, listen
-from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolscript import __version__
 from toolscript.adapters.mcp.dispatcher import LenientDispatcher, current_relay, raw_result
+from toolscript.adapters.mcp.http_client import create_http_client
 from toolscript.adapters.mcp.lenient_reader import (
     clean,
     expand_template,
@@ -400,7 +400,7 @@ class _Connection:
     def _create_client(self, *_: object, **options: Any) -> httpx2.AsyncClient:
         # Calls have their own timeouts.
         timeout = options.get("timeout") or httpx2.Timeout(HTTP_TIMEOUT_SECONDS, read=None)
-        client = create_mcp_http_client(headers=dict(self._spec.headers), timeout=timeout, auth=self.auth)
+        client = create_http_client(headers=dict(self._spec.headers), timeout=timeout, auth=self.auth)
         client.event_hooks = {"response": [self._record_status]}
         return client
 

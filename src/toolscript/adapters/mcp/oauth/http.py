@@ -10,8 +10,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx2
-from mcp.shared._httpx_utils import create_mcp_http_client, stream_within_origin
+from mcp.shared._httpx_utils import stream_within_origin
 
+from toolscript.adapters.mcp.http_client import create_http_client
 from toolscript.domain.errors import Unavailable, UpstreamFailed
 
 TIMEOUT_SECONDS = 15.0
@@ -24,7 +25,7 @@ async def fetch(method: str, url: str, *, read_body: bool = True, **request: Any
     content = bytearray()
     try:
         async with (
-            create_mcp_http_client(timeout=httpx2.Timeout(TIMEOUT_SECONDS)) as client,
+            create_http_client(timeout=httpx2.Timeout(TIMEOUT_SECONDS)) as client,
             stream_within_origin(client, method, url, **request) as response,
         ):
             if read_body:
