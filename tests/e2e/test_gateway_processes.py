@@ -214,7 +214,7 @@ def test_a_client_of_every_tool_of_every_real_server_can_be_loaded(many: Many, r
         timeout=TIMEOUT_SECONDS,
     )
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) >= 13
+    assert int(done.stdout) >= (13 if is_thorough() else len(FEW))
 
 
 # --- edits ---
