@@ -33,15 +33,26 @@ OpenPage = Callable[..., Awaitable[Page]]
 MISSING = "no Chromium, or no playwright: `make test` installs both; TOOLSCRIPT_TEST_CHROMIUM names another browser"
 
 
+# Fontconfig reads its files again when a folder of fonts has changed, and a thread of Chromium that draws text meanwhile
+# crashes the browser: that happened when the home folder of the test that started it was deleted.
+FONTS = """<!DOCTYPE fontconfig SYSTEM "fonts.dtd">
+<fontconfig><include ignore_missing="yes">/etc/fonts/fonts.conf</include><rescan><int>0</int></rescan></fontconfig>
+"""
+
+
 @pytest.fixture(scope="session")
-async def browser() -> AsyncIterator[Browser]:
+async def browser(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Browser]:
     playwright = pytest.importorskip("playwright.async_api", reason=MISSING)
     names = map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))
     program = os.environ.get("TOOLSCRIPT_TEST_CHROMIUM") or next(filter(None, names), None)
     if program is None:
         pytest.skip(MISSING)
+    home = tmp_path_factory.mktemp("browser")
+    fonts = home / "fonts.conf"
+    fonts.write_text(FONTS, encoding="utf-8")
+    environment = os.environ | {"HOME": str(home), "FONTCONFIG_FILE": str(fonts)}
     async with playwright.async_playwright() as driver:
-        started = await driver.chromium.launch(executable_path=program)
+        started = await driver.chromium.launch(executable_path=program, env=environment)
         yield started
         await started.close()
 
