@@ -18,6 +18,7 @@ from toolscript.app.app import open_app
 from toolscript.domain.documents import Document
 from toolscript.domain.errors import Invalid
 from toolscript.settings import load_settings
+from toolscript.surfaces.cli.client.announcement import announce_gateway
 from toolscript.surfaces.cli.client.gateway import MAX_BODY_BYTES, encode_json, send_to_gateway
 from toolscript.surfaces.cli.main import run
 from toolscript.surfaces.cli.terminal.values import parse_conditions, parse_pairs, parse_value
@@ -411,17 +412,14 @@ def test_the_documents_of_one_file_may_exceed_what_a_request_may_have(
     assert len(ids()) == 606
 
 
-def test_a_body_that_the_gateway_would_refuse_is_not_sent(
-    small_folder: Path, start_gateway: Callable[[], None]
-) -> None:
-    start_gateway()
-    with pytest.raises(Invalid, match=r"16\.0 MiB, and the gateway at .* accepts at most 16 MiB: send less"):
-        send_to_gateway(
-            load_settings(variables={}, data_dir=small_folder),
-            "/documents",
-            body="x" * MAX_BODY_BYTES,
-            tenant="default",
-        )
+def test_a_body_that_the_gateway_would_refuse_is_not_sent(small_folder: Path) -> None:
+    small_folder.mkdir()
+    settings = load_settings(variables={}, data_dir=small_folder)
+    with (
+        announce_gateway(settings, "http://127.0.0.1:9", key="a-local-key-of-the-tests-that-is-long-enough"),
+        pytest.raises(Invalid, match=r"16\.0 MiB, and the gateway at .* accepts at most 16 MiB: send less"),
+    ):
+        send_to_gateway(settings, "/documents", body="x" * MAX_BODY_BYTES, tenant="default")
     assert MAX_BODY_BYTES == input_limits.MAX_BODY_BYTES
     assert encode_json({"query": "ü\ud800"}) == b'{"query": "\\u00fc\\ud800"}'
 

@@ -29,7 +29,7 @@ def read(*arguments: str) -> Any:
 
 @pytest.mark.parametrize("with_gateway", [False, True])
 def test_marks_are_listed_shown_and_forgotten(
-    small_folder: Path, start_gateway: Callable[[], None], with_gateway: bool
+    demo_folder: Path, start_gateway: Callable[[], None], with_gateway: bool
 ) -> None:
     if with_gateway:
         start_gateway()

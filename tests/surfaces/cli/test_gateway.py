@@ -14,6 +14,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.fixtures.examples import choose
 from tests.servers import make_scripted_spec
 from toolscript.surfaces.cli.main import run
 
@@ -41,6 +42,25 @@ def toolscript(monkeypatch: pytest.MonkeyPatch) -> Toolscript:
         return result
 
     return invoke
+
+
+@pytest.fixture(scope="module")
+def good_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a configuration of one server, and a data folder with its tools, for tests that only read."""
+    folder = tmp_path_factory.mktemp("good")
+    file = configure({"good": make_scripted_spec(resources=True)}, folder / ".toolscript.json")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TOOLSCRIPT_SEARCH_MODEL", "hashed-64")
+        synced = CliRunner().invoke(run, ["sync", "--config", str(file), "--data-dir", str(folder / "data")])
+    assert synced.exit_code == 0, synced.output
+    return folder
+
+
+@pytest.fixture
+def good(good_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder with one server as current folder."""
+    monkeypatch.chdir(good_folder)
+    monkeypatch.setenv("TOOLSCRIPT_DATA_DIR", str(good_folder / "data"))
 
 
 def count_starts(entry: Mapping[str, Any], file: Path) -> dict[str, Any]:
@@ -156,25 +176,23 @@ def test_tools_are_listed_with_their_signatures(toolscript: Toolscript) -> None:
 
 
 @pytest.mark.req("G-09")
-@pytest.mark.parametrize(
-    ("wanted", "found"),
-    [
-        ("other", ["other__pid"]),
-        ("good__echo", ["good__echo"]),
-        ("good__echo,other", ["good__echo", "other__pid"]),
-        ("nobody", []),
-    ],
-)
-def test_tools_can_be_filtered_and_printed_as_json(toolscript: Toolscript, wanted: str, found: list[str]) -> None:
+def test_tools_can_be_filtered_and_printed_as_json(toolscript: Toolscript) -> None:
     configure({"good": make_scripted_spec(tools=["echo", "pid"]), "other": make_scripted_spec(tools=["pid"])})
-    printed = data_of(toolscript("list-tools", wanted, "--json"))
-    assert [tool["toolId"] for tool in printed["tools"]] == found
-    assert printed["totalTools"] == len(found)
+    expected = {
+        "other": ["other__pid"],
+        "good__echo": ["good__echo"],
+        "good__echo,other": ["good__echo", "other__pid"],
+        "nobody": [],
+    }
+    for wanted, found in expected.items():
+        printed = data_of(toolscript("list-tools", wanted, "--json"))
+        assert [tool["toolId"] for tool in printed["tools"]] == found
+        assert printed["totalTools"] == len(found)
 
 
 @pytest.mark.req("G-09")
+@pytest.mark.usefixtures("good")
 def test_a_filter_without_matches_is_reported_on_standard_error(toolscript: Toolscript) -> None:
-    configure({"good": make_scripted_spec(tools=["echo"])})
     result = toolscript("list-tools", "nobody")
     assert result.stdout == ""
     assert "No tools match nobody" in result.stderr
@@ -201,8 +219,8 @@ def test_a_typescript_client_is_printed(toolscript: Toolscript) -> None:
 
 @pytest.mark.req("G-09", "G-06")
 @pytest.mark.parametrize("language", ["typescript", "python"])
+@pytest.mark.usefixtures("good")
 def test_types_of_an_unknown_name_exit_with_4_and_the_nearest_names(toolscript: Toolscript, language: str) -> None:
-    configure({"good": make_scripted_spec(tools=["echo"])})
     result = toolscript("get-types", "goood", "--language", language, code=4)
     assert result.stdout == ""
     assert "no such server or tool: goood; did you mean good" in result.stderr
@@ -213,8 +231,8 @@ def test_types_of_an_unknown_name_exit_with_4_and_the_nearest_names(toolscript: 
 
 
 @pytest.mark.req("G-09", "G-07")
+@pytest.mark.usefixtures("good")
 def test_a_python_client_is_printed(toolscript: Toolscript) -> None:
-    configure({"good": make_scripted_spec(tools=["echo", "pid"])})
     source = toolscript("get-types", "good__echo", "--language", "python").stdout
     compile(source, "tools.py", "exec")
     assert "class GoodEchoParams(TypedDict)" in source
@@ -222,8 +240,8 @@ def test_a_python_client_is_printed(toolscript: Toolscript) -> None:
 
 
 @pytest.mark.req("G-09")
+@pytest.mark.usefixtures("good")
 def test_a_client_can_be_printed_as_json(toolscript: Toolscript) -> None:
-    configure({"good": make_scripted_spec(tools=["echo"])})
     for language in ("typescript", "python"):
         plain = toolscript("get-types", "--language", language).stdout
         assert data_of(toolscript("get-types", "--language", language, "--json")) == {
@@ -240,23 +258,22 @@ def test_a_client_can_be_printed_as_json(toolscript: Toolscript) -> None:
     ("arguments", "given", "answer"),
     [
         (['{"text": "hi", "times": 2}'], None, {"text": "hi", "times": 2}),
-        (["--arg", "text=hi", "--arg", "times=2"], None, {"text": "hi", "times": 2}),
+        (["--arg", "text=a=b", "--arg", "times=2"], None, {"text": "a=b", "times": 2}),
         (["--arg", 'text="7"'], None, {"text": "7"}),
-        (["--arg", "text=a=b"], None, {"text": "a=b"}),
         (['{"text": "hi"}', "--arg", "text=ho"], None, {"text": "ho"}),
         (["-"], '{"text": "from\\nstdin"}', {"text": "from\nstdin"}),
     ],
 )
+@pytest.mark.usefixtures("good")
 def test_a_tool_is_called_with_arguments_given_in_any_of_three_ways(
     toolscript: Toolscript, arguments: list[str], given: str | None, answer: dict[str, Any]
 ) -> None:
-    configure({"good": make_scripted_spec()})
     assert data_of(toolscript("call", "good__echo", *arguments, "--json", given=given)) == answer
 
 
 @pytest.mark.req("G-09", "G-05")
+@pytest.mark.usefixtures("good")
 def test_text_answers_are_printed_as_text_and_others_as_json(toolscript: Toolscript) -> None:
-    configure({"good": make_scripted_spec(resources=True)})
     assert toolscript("call", "good__slow", "--arg", "seconds=0").stdout == "It took 0 s.\n"
     assert json.loads(toolscript("call", "good__echo", "--arg", "text=Grüße").stdout) == {"text": "Grüße"}
     assert "What memo://welcome holds" in toolscript("call", "good__resource:welcome").stdout
@@ -274,13 +291,13 @@ def test_text_answers_are_printed_as_text_and_others_as_json(toolscript: Toolscr
         (["--arg", "=x"], None, "invalid --arg =x: expected NAME=VALUE"),
         (["--call-timeout", "soon"], None, "invalid value --call-timeout=soon"),
         (["{}"], None, "text: 'text' is a required property"),
-        (["--arg", "text=7"], None, "text: 7 is not of type 'string'"),
+        pytest.param(["--arg", "text=7"], None, "text: 7 is not of type 'string'", marks=pytest.mark.extended),
     ],
 )
+@pytest.mark.usefixtures("good")
 def test_invalid_arguments_are_refused_with_a_reason(
     toolscript: Toolscript, arguments: list[str], given: str | None, printed: str
 ) -> None:
-    configure({"good": make_scripted_spec()})
     result = toolscript("call", "good__echo", *arguments, code=2, given=given)
     assert printed in result.stderr
     assert result.stdout == ""
@@ -295,16 +312,16 @@ def test_an_invalid_command_starts_no_server(toolscript: Toolscript, tmp_path: P
 
 
 @pytest.mark.req("G-09", "G-05")
+@pytest.mark.usefixtures("good")
 def test_an_unknown_tool_exits_with_4_and_the_nearest_names(toolscript: Toolscript) -> None:
-    configure({"good": make_scripted_spec()})
     assert "did you mean good__echo" in toolscript("call", "good__ecoh", code=4).stderr
     error = refusal(toolscript("call", "good__ecoh", "--json", code=4))
     assert (error["code"], error["details"]["nearest"][0]) == ("NOT_FOUND", "good__echo")
 
 
 @pytest.mark.req("G-09", "G-05")
+@pytest.mark.usefixtures("good")
 def test_a_tool_that_fails_or_times_out_exits_with_5(toolscript: Toolscript) -> None:
-    configure({"good": make_scripted_spec()})
     assert (
         "good__fail failed: out of ink"
         in toolscript("call", "good__fail", "--arg", "message=out of ink", code=5).stderr
@@ -354,7 +371,9 @@ def test_the_first_search_connects_and_the_next_starts_nothing(toolscript: Tools
 
 
 @pytest.mark.req("S-05", "G-09")
-@pytest.mark.parametrize("command", [["search", "second"], ["list-tools"], ["get-types"]])
+@pytest.mark.parametrize(
+    "command", choose([["search", "second"], ["list-tools"], ["get-types"]], ["search", "second"], ["get-types"])
+)
 def test_refresh_connects_again_and_finds_new_tools(toolscript: Toolscript, tmp_path: Path, command: list[str]) -> None:
     lists = tmp_path / "lists.json"
     lists.write_text(json.dumps({"tools": [{"name": "first"}]}))
@@ -477,8 +496,8 @@ def test_a_missing_configuration_file_is_an_error(toolscript: Toolscript, tmp_pa
 
 
 @pytest.mark.req("S-05", "G-09")
+@pytest.mark.usefixtures("good")
 def test_search_prints_json_and_a_table(toolscript: Toolscript) -> None:
-    configure({"good": make_scripted_spec()})
     printed = data_of(toolscript("search", "good__echo", "--output", "json", "--limit", "1"))
     assert printed == data_of(toolscript("search", "good__echo", "--json", "--limit", "1"))
     assert printed["results"][0] == {
@@ -522,8 +541,8 @@ def test_search_prints_types_of_the_hits_with_an_example(toolscript: Toolscript)
 
 
 @pytest.mark.req("S-06", "S-05")
+@pytest.mark.usefixtures("good")
 def test_types_without_hits_report_that_nothing_was_found(toolscript: Toolscript) -> None:
-    configure({"good": make_scripted_spec()})
     shown = toolscript("search", "xylophone", "--threshold", "1", "--output", "types").stdout
     assert shown.startswith("No tools found matching query\n")
     assert "--threshold" in shown

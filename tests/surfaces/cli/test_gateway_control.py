@@ -96,19 +96,18 @@ def test_a_running_gateway_is_shown_named_and_stopped(
 
 
 @pytest.mark.req("G-09", "X-03")
-def test_settings_that_a_running_gateway_makes_void_are_named_once(
-    toolscript: Toolscript, start_gateway: Callable[[], None]
-) -> None:
-    start_gateway()
+def test_settings_that_a_running_gateway_makes_void_are_named_once(toolscript: Toolscript, demo_folder: Path) -> None:
     given = {"SEARCH_ALPHA": "0.5", "STORE": "postgresql://user:hidden@nowhere/db", "LOG_LEVEL": "error"}
-    first = toolscript("search", "read a file", **given).stderr
-    assert "TOOLSCRIPT_SEARCH_ALPHA has no effect: the gateway http://" in first
-    assert "uses the default; restart it to change it" in first
-    assert "TOOLSCRIPT_STORE has no effect" in first
-    assert "hidden" not in first
-    assert "LOG_LEVEL" not in first
-    assert "SEARCH_MODEL" not in first  # the gateway has the same
-    assert toolscript("list-tools", **given).stderr == ""
+    with run_gateway(Path.cwd(), "--data-dir", str(demo_folder)) as gateway:
+        first = toolscript("search", "read a file", **given).stderr
+        assert "TOOLSCRIPT_SEARCH_ALPHA has no effect: the gateway http://" in first
+        assert "uses the default; restart it to change it" in first
+        assert "TOOLSCRIPT_STORE has no effect" in first
+        assert "hidden" not in first
+        assert "LOG_LEVEL" not in first
+        assert "SEARCH_MODEL" not in first  # the gateway has the same
+        assert toolscript("list-tools", **given).stderr == ""
+    assert gateway.log.read_text() == "", "a gateway of the demo ends without a stack trace"
 
 
 @pytest.mark.req("G-09", "X-04")
@@ -212,7 +211,7 @@ def test_a_process_that_got_the_id_of_a_gateway_is_not_stopped(
 
 
 @pytest.mark.req("G-09", "X-03")
-def test_an_unknown_variable_is_named_with_the_nearest_setting_once(toolscript: Toolscript) -> None:
+def test_an_unknown_variable_is_named_with_the_nearest_setting_once(toolscript: Toolscript, demo_folder: Path) -> None:
     first = toolscript("list-tools", SERCH_LIMIT="3", XYZZY="1").stderr
     assert "TOOLSCRIPT_SERCH_LIMIT is unknown and ignored: did you mean TOOLSCRIPT_SEARCH_LIMIT?" in first
     assert "TOOLSCRIPT_XYZZY is unknown and ignored: no setting has that name" in first
@@ -227,13 +226,6 @@ def test_a_failed_server_is_named_once(toolscript: Toolscript, command: str) -> 
     arguments = {"search": ["x"], "call": ["bad__x"]}.get(command, [])
     result = toolscript(command, *arguments, code={"search": 0, "call": 4}.get(command, 3))
     assert result.output.count("command not found: no-such-command") == 1
-
-
-@pytest.mark.req("G-09")
-def test_a_demo_gateway_ends_without_a_stack_trace(small_folder: Path) -> None:
-    with run_gateway(Path.cwd(), "--data-dir", str(small_folder)) as gateway:
-        pass
-    assert gateway.log.read_text() == ""
 
 
 @pytest.mark.req("G-09")

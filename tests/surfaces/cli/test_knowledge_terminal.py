@@ -10,9 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
 from tests.fixtures.terminal import SETTINGS, TIMEOUT_SECONDS, open_terminal
 from tests.servers.preloaded import toolscript_command
+from toolscript.surfaces.cli.main import run
 
 pytestmark = [
     pytest.mark.req("K-06", "G-09"),
@@ -22,6 +24,13 @@ pytestmark = [
 
 def knowledge_command() -> list[str]:
     return [*toolscript_command(), "knowledge"]
+
+
+def run_here(*arguments: str) -> Result:
+    """Runs a command in this process, where nothing depends on the terminal."""
+    done = CliRunner().invoke(run, ["knowledge", *arguments])
+    assert done.exit_code == 0, done.output
+    return done
 
 
 def in_a_pipe(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -67,15 +76,14 @@ def test_an_interrupted_command_can_be_continued(long_book: Path) -> None:
     assert "Interrupted. Finished work is kept: run the command again to continue." in shown.shown
     assert "Traceback" not in shown.shown
     long_book.write_text("# A long book\n\n## All\n\nThat has become short.\n")
-    again = in_a_pipe("ingest", "first.md", "long.md")
-    assert again.returncode == 0
+    again = run_here("ingest", "first.md", "long.md")
     assert again.stdout.splitlines()[0].startswith("unchanged  First")
     assert "A long book" in again.stdout
 
 
 def test_in_a_terminal_removing_needs_a_confirmation(small_folder: Path) -> None:
     Path("one.md").write_text("# One\n\n## All\n\nNothing but one.\n")
-    assert in_a_pipe("ingest", "one.md").returncode == 0
+    run_here("ingest", "one.md")
     with open_terminal("knowledge", "remove", "One") as shown:
         shown.wait_for("Remove One? [y/N]")
         shown.type("n\n")
@@ -85,12 +93,12 @@ def test_in_a_terminal_removing_needs_a_confirmation(small_folder: Path) -> None
         shown.wait_for("Remove One? [y/N]")
         shown.type("y\n")
         assert shown.wait_for_end() == 0
-    assert "No sources yet" in in_a_pipe("list").stdout
+    assert "No sources yet" in run_here("list").stdout
 
 
 def test_the_reader_of_an_export_may_close_the_pipe(long_book: Path) -> None:
     long_book.write_text("# A long book\n\n## All\n\n" + "\n\n".join(f"{n} " + "word " * 60 for n in range(400)))
-    assert in_a_pipe("ingest", "long.md").returncode == 0
+    run_here("ingest", "long.md")
     with subprocess.Popen(
         [*knowledge_command(), "export"],
         stdout=subprocess.PIPE,
@@ -107,7 +115,7 @@ def test_the_reader_of_an_export_may_close_the_pipe(long_book: Path) -> None:
 
 def test_passages_and_citations_fit_the_terminal(small_folder: Path) -> None:
     Path("one.md").write_text("# One\n\n## A chapter with quite a long name\n\n" + "Amber is old resin. " * 40)
-    assert in_a_pipe("ingest", "one.md", "--author", "Ada Lovelace").returncode == 0
+    run_here("ingest", "one.md", "--author", "Ada Lovelace")
     with open_terminal("knowledge", "search", "amber", "--full") as shown:
         assert shown.wait_for_end() == 0
     lines = re.sub(r"\x1b\[[0-9;]*m", "", shown.shown).splitlines()

@@ -17,6 +17,7 @@ import httpx
 import httpx2
 import jwt
 import pytest
+from click.testing import CliRunner
 from mcp.client.session import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
@@ -29,12 +30,14 @@ from tests.servers.logins import (
     serving_protected,
 )
 from tests.servers.preloaded import toolscript_command
+from toolscript.surfaces.cli.main import run
 
 pytestmark = pytest.mark.req("G-11", "X-04", "G-09")
 
 
 @pytest.fixture
 def authorization() -> Iterator[Authorization]:
+    """An authorization server of the test's own, whose record has nothing else."""
     with serving_authorization(ttl=8) as server:
         yield server
 
@@ -43,6 +46,22 @@ def authorization() -> Iterator[Authorization]:
 def web(authorization: Authorization) -> Iterator[ProtectedServer]:
     with serving_protected(authorization.issuer) as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def shared_web() -> Iterator[ProtectedServer]:
+    """A protected server for tests that only log in."""
+    with serving_authorization(ttl=8) as authorization, serving_protected(authorization.issuer) as server:
+        yield server
+
+
+def _build_environment(folder: Path) -> dict[str, str]:
+    """The gateway's data folder and configuration."""
+    return {
+        "HOME": str(folder),
+        "TOOLSCRIPT_DATA_DIR": str(folder / "data"),
+        "TOOLSCRIPT_CONFIG": str(folder / "servers.json"),
+    }
 
 
 @contextmanager
@@ -55,13 +74,7 @@ def _start(folder: Path, *arguments: str, **variables: str) -> Iterator[subproce
         stderr=subprocess.PIPE,
         text=True,
         cwd=folder,
-        env=os.environ
-        | {
-            "HOME": str(folder),
-            "TOOLSCRIPT_DATA_DIR": str(folder / "data"),
-            "TOOLSCRIPT_CONFIG": str(folder / "servers.json"),
-        }
-        | variables,
+        env=os.environ | _build_environment(folder) | variables,
     ) as process:
         try:
             yield process
@@ -98,6 +111,16 @@ def _log_in(folder: Path, *arguments: str, pasted: bool = False) -> tuple[str, s
 
 
 def _run(folder: Path, *arguments: str) -> tuple[int, str, str]:
+    """Runs a command in this process, which takes a fraction of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for name, value in _build_environment(folder).items():
+            patch.setenv(name, value)
+        done = CliRunner().invoke(run, arguments)
+    return done.exit_code, done.stdout, done.stderr
+
+
+def _run_process(folder: Path, *arguments: str) -> tuple[int, str, str]:
     with _start(folder, *arguments) as process:
         printed, errors = process.communicate(timeout=TIMEOUT_SECONDS)
         return process.returncode, printed, errors
@@ -180,10 +203,8 @@ def _is_expired(authorization: Authorization) -> bool:
     return bool(claims) and all(each["exp"] < time.time() for each in claims)
 
 
-def test_callers_with_keys_use_their_own_logins(
-    tmp_path: Path, authorization: Authorization, web: ProtectedServer
-) -> None:
-    servers: dict[str, Any] = {"web": {"url": web.http, "oauth": {"perUser": True}}}
+def test_callers_with_keys_use_their_own_logins(tmp_path: Path, shared_web: ProtectedServer) -> None:
+    servers: dict[str, Any] = {"web": {"url": shared_web.http, "oauth": {"perUser": True}}}
     with start_gateway(tmp_path, servers) as gateway:
         wait_until(gateway.is_ready)
         _log_in(tmp_path)
@@ -229,22 +250,22 @@ async def _call_over_mcp(url: str, headers: dict[str, str]) -> str:
 def test_what_cannot_be_logged_in_is_named(tmp_path: Path) -> None:
     servers = {"files": {"command": "files"}, "gone": {"url": "http://127.0.0.1:9/mcp"}}
     (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": servers}))
-    code, _, errors = _run(tmp_path, "login", "file")
+    code, _, errors = _run_process(tmp_path, "login", "file")
     assert (code, 'did you mean "files"?' in errors) == (4, True)
-    code, _, errors = _run(tmp_path, "login", "files")
+    code, _, errors = _run_process(tmp_path, "login", "files")
     assert (code, "a program on this machine" in errors) == (2, True)
-    code, _, errors = _run(tmp_path, "login", "gone")
+    code, _, errors = _run_process(tmp_path, "login", "gone")
     assert (code, "no answer from 127.0.0.1:9" in errors) == (3, True)
 
 
-def test_a_login_that_nobody_finishes_ends(tmp_path: Path, web: ProtectedServer) -> None:
-    (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": {"web": {"url": web.http}}}))
-    code, _, errors = _run(tmp_path, "login", "web", "--no-browser", "--timeout", "1")
+def test_a_login_that_nobody_finishes_ends(tmp_path: Path, shared_web: ProtectedServer) -> None:
+    (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": {"web": {"url": shared_web.http}}}))
+    code, _, errors = _run_process(tmp_path, "login", "web", "--no-browser", "--timeout", "1")
     assert (code, "nobody logged in within 1 s" in errors) == (5, True)
 
 
-def test_the_browser_of_the_environment_is_opened(tmp_path: Path, web: ProtectedServer) -> None:
-    (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": {"web": {"url": web.http}}}))
+def test_the_browser_of_the_environment_is_opened(tmp_path: Path, shared_web: ProtectedServer) -> None:
+    (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": {"web": {"url": shared_web.http}}}))
     browser = tmp_path / "browser"
     browser.write_text(f"#!/bin/sh\nprintf %s \"$1\" > '{tmp_path}/part' && mv '{tmp_path}/part' '{tmp_path}/opened'\n")
     browser.chmod(0o700)

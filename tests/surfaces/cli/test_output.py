@@ -15,6 +15,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from tests.fixtures.examples import choose
 from tests.fixtures.terminal import SETTINGS, TIMEOUT_SECONDS, open_terminal
 from tests.servers import make_scripted_spec
 from tests.servers.preloaded import toolscript_command
@@ -67,7 +68,7 @@ def test_json_in_a_terminal_is_the_same_json_without_control_characters() -> Non
 
 
 @pytest.mark.usefixtures("hostile_server")
-@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("columns", choose([80, 120], 80))
 def test_types_in_a_terminal_have_no_control_characters(columns: int) -> None:
     piped = in_pipe("search", "read", "--output", "types")
     table = [line for line in piped.splitlines() if line.startswith("| bad__read |")]
@@ -95,9 +96,14 @@ def test_every_value_is_the_same_json_in_a_terminal(value: Any, monkeypatch: pyt
 
 @pytest.mark.parametrize(
     ("arguments", "unbuffered"),
-    [(["list-tools", "--json"], ""), (["list-tools"], "1"), (["skills", "list"], ""), (["--help"], "")],
+    [
+        (["list-tools", "--json"], ""),
+        (["list-tools"], "1"),
+        pytest.param(["skills", "list"], "", marks=pytest.mark.extended),
+        (["--help"], ""),
+    ],
 )
-def test_a_closed_pipe_ends_a_command_with_success(arguments: list[str], unbuffered: str, small_folder: Path) -> None:
+def test_a_closed_pipe_ends_a_command_with_success(arguments: list[str], unbuffered: str, demo_folder: Path) -> None:
     ours, theirs = os.pipe()
     os.close(ours)  # the reader is gone before the first line
     environment = {**os.environ, **SETTINGS, "PYTHONUNBUFFERED": unbuffered}
@@ -126,7 +132,7 @@ def test_the_version_is_printed(flag: str) -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
 @pytest.mark.parametrize("arguments", [["-V"], ["--help"], ["keys", "create", "--help"], ["list-tools"]])
-def test_output_that_cannot_be_written_is_one_sentence(arguments: list[str], small_folder: Path) -> None:
+def test_output_that_cannot_be_written_is_one_sentence(arguments: list[str], demo_folder: Path) -> None:
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(
             [*toolscript_command(), *arguments],

@@ -228,21 +228,18 @@ def test_a_rate_limit_says_when_to_try_again(settings: Settings) -> None:
         assert error.value.details == {"retry_after_seconds": 2.5}
 
 
-@pytest.mark.req("D-04", "D-05", "D-09")
-def test_the_owner_of_the_folder_needs_no_other_token(small_folder: Path, start_gateway: Callable[[], None]) -> None:
+@pytest.mark.req("S-05", "X-05", "D-04", "D-05", "D-09")
+def test_the_owner_of_the_folder_needs_no_key_and_no_token_of_a_tenant(
+    demo_folder: Path, start_gateway: Callable[[], None]
+) -> None:
     start_gateway()
     settings = load_settings()
-    assert stat.S_IMODE((small_folder / "gateway.json").stat().st_mode) == 0o600
+    assert stat.S_IMODE((demo_folder / "gateway.json").stat().st_mode) == 0o600
     send_to_gateway(settings, "/documents/report", method="PUT", body={"text": "a report"}, tenant="acme")
     assert send_to_gateway(settings, "/documents/report", tenant="acme")["text"] == "a report"
     with pytest.raises(NotFound):
         send_to_gateway(settings, "/documents/report", tenant="other")
 
-
-@pytest.mark.req("S-05", "X-05")
-def test_the_owner_of_the_folder_needs_no_key(small_folder: Path, start_gateway: Callable[[], None]) -> None:
-    start_gateway()
-    settings = load_settings()
     created = CliRunner().invoke(run, ["keys", "create", "prometheus", "--scope", "metrics"])
     assert created.exit_code == 0
     url = find_gateway_url(settings) or ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,9 +21,7 @@ Toolscript = Callable[..., Result]
 
 
 @pytest.fixture
-def toolscript(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Toolscript:
-    monkeypatch.setenv("TOOLSCRIPT_DATA_DIR", str(tmp_path / "data"))
-    monkeypatch.setenv("TOOLSCRIPT_SEARCH_MODEL", "hashed-64")
+def toolscript(demo_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Toolscript:
     monkeypatch.setenv("COLUMNS", "120")
 
     def invoke(*arguments: str) -> Result:
@@ -33,7 +32,8 @@ def toolscript(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Toolscript:
 
 
 @pytest.mark.req("S-05")
-def test_search_prints_a_table_of_tool_confidence_and_reason(toolscript: Toolscript) -> None:
+def test_search_prints_a_table_of_tool_confidence_and_reason(toolscript: Toolscript, demo_folder: Path) -> None:
+    shutil.rmtree(demo_folder)  # as in the first search of an installation
     result = toolscript("search", "read_file")
     header, first, *_ = result.stdout.splitlines()
     assert header.split() == ["Tool", "Confidence", "Reason"]
@@ -156,8 +156,13 @@ def test_eval_measures_the_demo_set_and_prints_every_metric(toolscript: Toolscri
     assert mean == pytest.approx(row["r@5"] - answer["against"]["sets"]["demo"]["r@5"])
 
 
-def test_eval_shows_a_table_and_the_difference(toolscript: Toolscript) -> None:
-    shown = toolscript("eval", "--against", "keyword").stdout
+def test_eval_shows_a_table_and_the_difference(toolscript: Toolscript, tmp_path: Path) -> None:
+    folder = tmp_path / "own"
+    folder.mkdir()
+    tool = {"id": "read", "server": "disk", "name": "read_file", "description": "Read a file", "input_schema": None}
+    (folder / "tools.jsonl").write_text(json.dumps(tool), encoding="utf-8")
+    (folder / "queries.jsonl").write_text(json.dumps({"query": "read a file", "relevant": ["read"]}), encoding="utf-8")
+    shown = toolscript("eval", str(folder), "--against", "keyword").stdout
     assert "pipeline hybrid" in shown
     assert "hybrid minus keyword" in shown
 
@@ -171,9 +176,10 @@ def test_eval_measures_documents_with_grades(toolscript: Toolscript, tmp_path: P
     (folder / "queries.jsonl").write_text(
         json.dumps({"id": "q", "query": "red wine", "relevant": {"0": 2, "2": 1}}), encoding="utf-8"
     )
-    for pipeline in ("hybrid", "rrf", "zscore", "keyword", "semantic"):
-        answer = json.loads(toolscript("eval", str(folder), "--pipeline", pipeline, "--json").stdout)
-        assert answer["sets"]["library"]["ndcg@10"] == pytest.approx(1.0)
+    for ours, theirs in (("hybrid", "rrf"), ("zscore", "keyword"), ("semantic", "keyword")):
+        answer = json.loads(toolscript("eval", str(folder), "--pipeline", ours, "--against", theirs, "--json").stdout)
+        for sets in (answer["sets"], answer["against"]["sets"]):
+            assert sets["library"]["ndcg@10"] == pytest.approx(1.0), (ours, theirs)
 
 
 def test_zscore_is_refused_for_tools(toolscript: Toolscript) -> None:

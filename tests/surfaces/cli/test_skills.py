@@ -15,9 +15,9 @@ from click.testing import CliRunner, Result
 
 from tests.fixtures.examples import choose
 from tests.servers.gateway import run_gateway
+from tests.surfaces.cli.data_folders import copy_data
 from toolscript.app.app import open_app
 from toolscript.domain.catalog import Skill, Suggestion
-from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.skills import CountedSkill
 from toolscript.services.catalogue.skills_file import load_skills
 from toolscript.settings import load_settings
@@ -32,17 +32,19 @@ BEES += ["--example", "inspect_hive", "--domain", "nature"]
 EVENT, READ = "calendar__create_event", "filesystem__read_file"
 
 
-def prepare(data: Path) -> None:
-    """The demo's tools, and three suggestions: two for tools, one for no tool."""
+@pytest.fixture(scope="module")
+def prepared(synced_demo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder to copy: the demo's tools, and three suggestions, two for tools and one for no tool."""
+    data = tmp_path_factory.mktemp("prepared") / "data"
+    copy_data(synced_demo, data)
 
     async def fill() -> None:
-        settings = load_settings(data_dir=data, search_model="hashed-64", variables={})
-        async with open_app(settings, demo=True) as app:
-            await app.sync.run(load_demo_items())
+        async with open_app(load_settings(data_dir=data, search_model="hashed-64", variables={}), demo=True) as app:
             for name, tool in (("Time Travel", EVENT), ("Reading Glasses", READ), ("Choirs", None)):
                 await app.skill_store.add_suggestion(Suggestion(name, f"All of {name}.", tool, keywords=("why",)))
 
     asyncio.run(fill())
+    return data
 
 
 def invoke(*arguments: str, code: int = 0, given: str | None = None) -> Result:
@@ -55,19 +57,20 @@ def invoke(*arguments: str, code: int = 0, given: str | None = None) -> Result:
 
 
 @pytest.fixture(params=choose(["alone", "with a gateway"], "alone"))
-def toolscript(request: pytest.FixtureRequest, small_folder: Path) -> Toolscript:
+def toolscript(request: pytest.FixtureRequest, alone: Toolscript) -> Toolscript:
     """The command on a prepared data folder, with and without a gateway that uses it."""
-    prepare(small_folder)
     if request.param != "alone":
         request.getfixturevalue("start_gateway")()
-    return invoke
+    return alone
 
 
 @pytest.fixture(scope="module", params=["alone", "with a gateway"])
-def unchanged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A data folder that is prepared once for tests that change nothing."""
+def unchanged(
+    request: pytest.FixtureRequest, prepared: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Path]:
+    """A data folder for tests that change nothing, with and without a gateway that uses it."""
     folder = tmp_path_factory.mktemp("unchanged")
-    prepare(folder / "data")
+    copy_data(prepared, folder / "data")
     with nullcontext() if request.param == "alone" else run_gateway(folder, "--data-dir", str(folder / "data")):
         yield folder / "data"
 
@@ -82,8 +85,8 @@ def reading(unchanged: Path, monkeypatch: pytest.MonkeyPatch) -> Toolscript:
 
 
 @pytest.fixture
-def alone(small_folder: Path) -> Toolscript:
-    prepare(small_folder)
+def alone(prepared: Path, small_folder: Path) -> Toolscript:
+    copy_data(prepared, small_folder)
     return invoke
 
 
@@ -297,10 +300,10 @@ def test_an_error_is_an_envelope_and_an_exit_code(
 
 
 @pytest.mark.req("H-09")
+@pytest.mark.parametrize("unchanged", ["with a gateway"], indirect=True)
 def test_with_and_without_a_gateway_the_answers_are_the_same(
-    small_folder: Path, start_gateway: Callable[[], None]
+    unchanged: Path, reading: Toolscript, prepared: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prepare(small_folder)
     commands = [
         ["skills", "list"],
         ["skills", "show", "file_operations"],
@@ -309,9 +312,10 @@ def test_with_and_without_a_gateway_the_answers_are_the_same(
         ["skills", "propose", "--count", "3"],
         ["skills", "export"],
     ]
-    local = [data_of(invoke(*command, "--json")) for command in commands]
-    start_gateway()
-    assert [data_of(invoke(*command, "--json")) for command in commands] == local
+    assert (unchanged / "gateway.json").exists()
+    answers = [data_of(reading(*command, "--json")) for command in commands]
+    monkeypatch.setenv("TOOLSCRIPT_DATA_DIR", str(prepared))
+    assert [data_of(invoke(*command, "--json")) for command in commands] == answers
 
 
 @pytest.mark.req("H-09")
@@ -348,22 +352,22 @@ def test_suggestions_are_shown_as_a_table(alone: Toolscript) -> None:
 
 
 @pytest.mark.req("H-09")
-@pytest.mark.parametrize(("option", "name"), [([], "mine.toml"), (["--json"], "mine.json")])
 def test_exported_skills_can_be_used_by_another_installation(
-    alone: Toolscript, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: list[str], name: str
+    alone: Toolscript, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone("skills", "add", *BEES)
     alone("skills", "remove", "email", "--yes")
     alone("skills", "edit", "databases", "--inactive")
-    exported = alone("skills", "export", *option)
-    assert "databases" in exported.stderr
+    files = {"mine.toml": alone("skills", "export"), "mine.json": alone("skills", "export", "--json")}
     used = data_of(alone("skills", "list", "--active-only", "--json"))["skills"]
-    file = tmp_path / name
-    file.write_text(exported.stdout, encoding="utf-8")
-    monkeypatch.setenv("TOOLSCRIPT_SKILLS", str(file))
-    monkeypatch.setenv("TOOLSCRIPT_DATA_DIR", str(tmp_path / "elsewhere"))
-    taken_over = data_of(alone("skills", "list", "--json"))["skills"]
-    assert [s | {"tool_count": 0} for s in taken_over] == [s | {"tool_count": 0} for s in used]
+    for name, exported in files.items():
+        assert "databases" in exported.stderr
+        file = tmp_path / name
+        file.write_text(exported.stdout, encoding="utf-8")
+        monkeypatch.setenv("TOOLSCRIPT_SKILLS", str(file))
+        monkeypatch.setenv("TOOLSCRIPT_DATA_DIR", str(tmp_path / f"elsewhere of {name}"))
+        taken_over = data_of(alone("skills", "list", "--json"))["skills"]
+        assert [s | {"tool_count": 0} for s in taken_over] == [s | {"tool_count": 0} for s in used], name
 
 
 @pytest.mark.req("H-09")

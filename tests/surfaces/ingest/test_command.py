@@ -29,6 +29,12 @@ pytestmark = pytest.mark.req("F-01", "F-02", "G-09")
 MAX_STOP_SECONDS = 40.0
 
 
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands ask a gateway for the state of a job without a pause of a quarter of a second."""
+    monkeypatch.setattr("toolscript.surfaces.cli.ingest.job_client.POLL_SECONDS", 0.01)
+
+
 def invoke(*arguments: str, code: int = 0) -> Result:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.argv", ["toolscript", *arguments])

@@ -245,7 +245,7 @@ async def test_bad_requests_name_the_wrong_field(
 
 async def test_two_tenants_that_ingest_at_once_get_what_each_gets_alone(tmp_path: Path) -> None:
     def upload(tenant: str) -> list[tuple[str, tuple[str, bytes]]]:
-        texts = (f"# {tenant} {n}\n\nA hive of {tenant} needs shade {n}, and water." for n in range(30))
+        texts = (f"# {tenant} {n}\n\nA hive of {tenant} needs shade {n}, and water." for n in range(10))
         return [("file", (f"n{n}.md", text.encode())) for n, text in enumerate(texts)]
 
     async def search(http: httpx.AsyncClient, tenant: str) -> list[Any]:
@@ -259,7 +259,7 @@ async def test_two_tenants_that_ingest_at_once_get_what_each_gets_alone(tmp_path
     async def ingest(http: httpx.AsyncClient, tenant: str) -> None:
         headers = of_tenant(tenant)
         started = await http.post("/api/v1/ingest", headers=headers, files=upload(tenant))
-        assert (await finish(http, started.json(), headers))["added"] == 30
+        assert (await finish(http, started.json(), headers))["added"] == 10
 
     alone = {}
     for tenant in ("acme", "other"):

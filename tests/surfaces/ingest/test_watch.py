@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
-from tests.fixtures.terminal import SETTINGS, open_terminal
-from tests.servers.preloaded import toolscript_command
+from tests.fixtures.terminal import open_terminal
+from toolscript.surfaces.cli.main import run
 
 pytestmark = [
     pytest.mark.req("F-01"),
@@ -23,14 +22,8 @@ pytestmark = [
 
 
 def run_json(*arguments: str) -> Any:
-    done = subprocess.run(
-        [*toolscript_command(), *arguments, "--json"],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **SETTINGS},
-        check=True,
-        timeout=120,
-    )
+    done = CliRunner().invoke(run, [*arguments, "--json"])
+    assert done.exit_code == 0, done.output
     return json.loads(done.stdout)
 
 

@@ -46,12 +46,11 @@ async def cut(http: httpx.AsyncClient, **headers: str) -> str:
     return handle
 
 
-async def test_a_program_gets_the_whole_unless_it_asks_for_less(http: httpx.AsyncClient) -> None:
+async def test_a_program_gets_the_whole_unless_it_asks_for_less_and_reads_the_rest_with_the_handle(
+    http: httpx.AsyncClient,
+) -> None:
     assert (await http.post(CALL, json={"result": RESULT})).json() == ROWS
     assert (await http.post(CALL, json={"result": RESULT}, params={"max_tokens": 900_000})).json() == ROWS
-
-
-async def test_the_handle_reads_pages_paths_and_queries(http: httpx.AsyncClient) -> None:
     place = f"/api/v1/results/{await cut(http)}"
     first = (await http.get(place)).json()
     assert (first["page"], first["pages"]) == (1, 1)
@@ -63,21 +62,18 @@ async def test_the_handle_reads_pages_paths_and_queries(http: httpx.AsyncClient)
     assert "a wombat" in (await http.get(place, params={"path": found["hits"][0]["path"]})).json()["text"]
 
 
-@pytest.mark.parametrize(
-    ("params", "status", "message"),
-    [
+async def test_mistakes_say_what_is_allowed(http: httpx.AsyncClient) -> None:
+    mistakes: list[tuple[dict[str, str], int, str]] = [
         ({"path": "rwos"}, 404, "no 'rwos' at the top: there are rows"),
         ({"page": "2"}, 400, "page: must be a whole number from 1 to 1"),
         ({"page": "1", "query": "wombat"}, 422, "page: cannot be combined with query"),
         ({"page": "0"}, 422, "page"),
-    ],
-)
-async def test_mistakes_say_what_is_allowed(
-    http: httpx.AsyncClient, params: dict[str, str], status: int, message: str
-) -> None:
-    answer = await http.get(f"/api/v1/results/{await cut(http)}", params=params)
-    assert answer.status_code == status
-    assert message in answer.json()["error"]["message"]
+    ]
+    place = f"/api/v1/results/{await cut(http)}"
+    for params, status, message in mistakes:
+        answer = await http.get(place, params=params)
+        assert answer.status_code == status, params
+        assert message in answer.json()["error"]["message"]
 
 
 @pytest.mark.req("X-04")

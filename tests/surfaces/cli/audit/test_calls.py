@@ -72,7 +72,7 @@ def test_without_any_call_there_is_nothing_to_list(small_folder: Path) -> None:
     assert "No changes of servers." in invoke("calls", "--kind", "servers")
 
 
-def test_refused_requests_are_listed_with_their_reason(
+def test_refused_requests_and_changes_of_servers_are_listed_with_who_made_them(
     small_folder: Path, start_gateway: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOOLSCRIPT_API_KEY", "the key of the operator")
@@ -85,11 +85,6 @@ def test_refused_requests_are_listed_with_their_reason(
     assert event["reason"].startswith("this gateway requires a valid key")
     assert "GET /search" in invoke("calls", "--kind", "refusals")
 
-
-def test_changes_of_servers_are_listed_with_who_made_them(
-    small_folder: Path, start_gateway: Callable[[], None]
-) -> None:
-    start_gateway()
     invoke("servers", "stop", "nobody", code=4)
     (event,) = list_events(1, "--kind", "servers")
     assert (event["tool"], event["server"], event["outcome"]) == ("stop", "nobody", "NOT_FOUND")

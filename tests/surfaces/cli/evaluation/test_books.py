@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.fixtures.examples import choose
 from toolscript.surfaces.cli.main import run
 
-pytestmark = pytest.mark.req("K-06", "K-07")
+pytestmark = [pytest.mark.req("K-06", "K-07"), pytest.mark.usefixtures("small_texts_read_here")]
 
 SAILING = """# Sails
 
@@ -72,7 +73,7 @@ def test_a_question_is_answered_by_its_place_and_by_nothing_else(library: Path) 
     }
 
 
-@pytest.mark.parametrize("columns", ["80", "120"])
+@pytest.mark.parametrize("columns", choose(["80", "120"], "80"))
 def test_every_book_has_a_line_in_the_table(library: Path, columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     done = evaluate(library)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.fixtures.http_services import HttpDouble
 from tests.fixtures.terminal import open_terminal
-from tests.servers import make_scripted_spec, serving_http
+from tests.servers import make_scripted_spec
 from toolscript.settings import load_settings
 from toolscript.surfaces.cli.client.announcement import announce_gateway
 from toolscript.surfaces.cli.main import run
@@ -164,8 +166,12 @@ def test_files_of_a_project_need_a_flag_and_its_servers_are_not_started_without(
 
 
 def test_a_server_that_needs_the_login_of_its_client_stays(home: Home) -> None:
-    with serving_http(key=True) as web:
-        home.write({"web": {"type": "http", "url": web.http}, "good": make_entry()})
+    class Protected(HttpDouble):
+        def answer(self, request: BaseHTTPRequestHandler, body: bytes) -> None:
+            self.send(request, 401, b"")
+
+    with Protected() as web:
+        home.write({"web": {"type": "http", "url": f"{web.root}/mcp"}, "good": make_entry()})
         (client,) = home.plan("--yes")["clients"]
     reasons = {server["name"]: server["reason"] for server in client["servers"]}
     assert reasons["web"].startswith("needs a login, which Cursor has")
