@@ -23,6 +23,7 @@ from mcp.client import Client
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
+from tests.fixtures.examples import choose
 from tests.servers import KEY, WebServer, make_scripted_spec, preloaded_command, serving_http
 from tests.servers import postgres as postgres_servers
 from tests.servers.postgres import connect, empty_database
@@ -88,10 +89,10 @@ def test_a_server_can_die_in_the_middle_of_a_call() -> None:
         assert talk.process.wait() == DIED
 
 
-@pytest.mark.parametrize("method", ["server/discover", "prompts/list", "resources/list", "resources/read"])
-def test_what_a_server_lacks_is_a_method_not_found(method: str) -> None:
+def test_what_a_server_lacks_is_a_method_not_found() -> None:
     with Conversation(make_scripted_spec()) as talk:
-        assert talk.request(method)["error"]["code"] == METHOD_NOT_FOUND
+        for method in ("server/discover", "prompts/list", "resources/list", "resources/read"):
+            assert talk.request(method)["error"]["code"] == METHOD_NOT_FOUND, method
 
 
 def test_prompts_and_resources_are_listed_and_read() -> None:
@@ -122,6 +123,7 @@ def test_a_catalog_is_served_in_pages_under_names_of_its_own(tmp_path: Path) -> 
         assert _names(talk.list_all("tools/list", "tools")) == ["x_a_find"]
 
 
+@pytest.mark.extended
 def test_thousands_of_tools_are_served(shared_data: Path) -> None:
     file = shared_data / "tools" / "mcp_catalog_A" / "tools.jsonl.gz"
     with Conversation(make_scripted_spec(catalog=str(file), page_size=1000)) as talk:
@@ -302,7 +304,7 @@ def test_a_preloaded_command_has_the_streams_and_the_exit_code_of_the_command(co
     assert "Missing argument 'QUERY'" in refused.stderr
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", choose([signal.SIGTERM, signal.SIGKILL], signal.SIGKILL))
 def test_a_preloaded_command_ends_with_its_caller(
     command: list[str], number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

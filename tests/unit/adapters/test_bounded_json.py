@@ -73,7 +73,7 @@ def test_values_of_any_size_are_what_they_were(value: Any) -> None:
 
 
 @pytest.mark.slow
-@settings(deadline=None)
+@settings(deadline=None, max_examples=scale_examples(100))
 @given(VALUES)
 def test_a_value_is_as_large_as_its_json(value: Any) -> None:
     measured = finish(RunValues(10**6).measure(value, 10**9, refuse))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.examples import choose
 from toolscript.app.app import App, open_app
 from toolscript.domain.catalog import Origin, Skill
 from toolscript.domain.errors import Invalid
@@ -36,7 +37,7 @@ async def read_points(app: App) -> dict[str, tuple[str, int, int]]:
     return {p.id: (p.payload["fingerprint"], p.payload["tool_count"], len(vectors[p.id])) for p in points}
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=choose(["sqlite", "postgres"], "sqlite"))
 def anywhere(request: pytest.FixtureRequest, small: Settings) -> Settings:
     """SQLite, then PostgreSQL."""
     return replace(small, store=request.getfixturevalue("postgres")) if request.param == "postgres" else small

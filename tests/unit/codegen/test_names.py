@@ -6,9 +6,10 @@ import ast
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import scale_examples
 from toolscript.codegen.names import (
     UniqueNames,
     assign_names,
@@ -64,6 +65,7 @@ def test_a_name_that_is_an_identifier_stays_as_it_is(text: str, name: str) -> No
     assert to_identifier(text) == name
 
 
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(st.text())
 def test_every_name_becomes_an_identifier(text: str) -> None:
     assert all(
@@ -94,6 +96,7 @@ def test_a_text_that_is_already_an_identifier_keeps_it() -> None:
     }
 
 
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(st.text(alphabet=st.characters()))
 def test_a_string_literal_evaluates_to_its_string(text: str) -> None:
     assert json.loads(quote_typescript(text)) == text

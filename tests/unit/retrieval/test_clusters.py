@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from tests.fixtures.examples import scale_examples
 from toolscript.domain.errors import Invalid
 from toolscript.retrieval.clusters import MAX_CLUSTERS, Cluster, default_cluster_count, find_clusters
 
@@ -49,7 +50,7 @@ def around(centres: int, each: int, *, spread: float = 0.05) -> Matrix:
 
 @pytest.mark.slow
 @given(matrices(), counts)
-@settings(deadline=None)
+@settings(max_examples=scale_examples(150), deadline=None)
 def test_every_vector_is_in_exactly_one_cluster_and_no_cluster_is_empty(vectors: Matrix, count: int | None) -> None:
     found = find_clusters(vectors, count)
     assert sorted(member for cluster in found for member in cluster.members) == list(range(len(vectors)))
@@ -58,7 +59,7 @@ def test_every_vector_is_in_exactly_one_cluster_and_no_cluster_is_empty(vectors:
 
 @pytest.mark.slow
 @given(matrices(), counts)
-@settings(deadline=None)
+@settings(max_examples=scale_examples(150), deadline=None)
 def test_there_are_as_many_clusters_as_requested_or_as_there_are_different_vectors(
     vectors: Matrix, count: int | None
 ) -> None:
@@ -67,7 +68,7 @@ def test_there_are_as_many_clusters_as_requested_or_as_there_are_different_vecto
 
 @pytest.mark.slow
 @given(matrices(), counts, st.randoms(use_true_random=False))
-@settings(deadline=None)
+@settings(max_examples=scale_examples(150), deadline=None)
 def test_clusters_depend_neither_on_the_run_nor_on_the_order(
     vectors: Matrix, count: int | None, random: Random
 ) -> None:
@@ -80,7 +81,7 @@ def test_clusters_depend_neither_on_the_run_nor_on_the_order(
 
 @pytest.mark.slow
 @given(matrices(), counts)
-@settings(deadline=None)
+@settings(max_examples=scale_examples(150), deadline=None)
 def test_members_come_nearest_to_the_centre_first_and_their_mean_cosine_is_the_cohesion(
     vectors: Matrix, count: int | None
 ) -> None:
@@ -94,7 +95,7 @@ def test_members_come_nearest_to_the_centre_first_and_their_mean_cosine_is_the_c
 
 @pytest.mark.slow
 @given(matrices(), counts)
-@settings(deadline=None)
+@settings(max_examples=scale_examples(150), deadline=None)
 def test_vectors_of_one_direction_are_in_one_cluster(vectors: Matrix, count: int | None) -> None:
     doubled = np.concatenate([vectors, vectors])
     for cluster in find_clusters(doubled, count):

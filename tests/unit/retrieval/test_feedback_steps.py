@@ -28,6 +28,7 @@ def draw(seed: int, count: int) -> tuple[Vector, list[Vector]]:
     return vector(*start), [*requests, *([vector(*-start)] * count if seed % 3 == 0 else [])]
 
 
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(SEEDS, COUNTS)
 def test_no_requests_move_a_vector_further_than_the_bound(seed: int, count: int) -> None:
     start, requests = draw(seed, count)
@@ -36,6 +37,7 @@ def test_no_requests_move_a_vector_further_than_the_bound(seed: int, count: int)
     assert float(start @ moved) >= MIN_COSINE - 1e-4
 
 
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(SEEDS, COUNTS)
 def test_a_step_never_leads_away_from_the_mean_of_its_requests(seed: int, count: int) -> None:
     start, requests = draw(seed, count)
@@ -51,6 +53,7 @@ def test_more_requests_make_a_larger_step() -> None:
 
 
 @pytest.mark.slow
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(SEEDS, COUNTS)
 def test_wrong_requests_move_a_vector_away_and_no_further_than_the_bound(seed: int, count: int) -> None:
     start, wrong = draw(seed, count)

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import scale_examples
 from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.filters import EVERYTHING, Condition, Filter, Op
@@ -89,6 +90,7 @@ wholes = things.map(lambda made: [Thing(key, own) for key, own in made.items()])
 
 
 @pytest.mark.slow
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(before=wholes, lost=st.sets(st.integers(0, 15)), wanted=wholes)
 async def test_a_collection_gets_exactly_the_wanted_points_and_only_new_texts_are_embedded(
     before: list[Thing], lost: set[int], wanted: list[Thing]

@@ -1,6 +1,7 @@
 """Exported models: ONNX files that the product loads, without PyTorch."""
 
 import json
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
@@ -18,33 +19,48 @@ from training.weights import CONFIG, hash_file
 pytestmark = pytest.mark.slow
 
 
-def test_the_same_weights_give_the_same_files(tmp_path: Path) -> None:
-    model = write_tiny_model(tmp_path / "tiny")
+@dataclass(frozen=True)
+class Exported:
+    """A tiny model, what was exported of it with full precision, and how near the eight bits are."""
+
+    model: Path
+    folder: Path
+    vectors: Path
+    parity: float
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Exported:
+    folder = tmp_path_factory.mktemp("export")
+    model = write_tiny_model(folder / "tiny")
+    parity = export(model, folder / "out", full=True, reference=folder / "vectors.npy")
+    return Exported(model, folder / "out", folder / "vectors.npy", parity)
+
+
+def test_the_same_weights_give_the_same_files(tiny: Exported, tmp_path: Path) -> None:
     sums = []
     for name in ("a", "b"):
-        export(model, tmp_path / name)
+        export(tiny.model, tmp_path / name)
         sums.append((tmp_path / name / CHECKSUMS).read_text(encoding="utf-8"))
     assert sums[0] == sums[1]
     assert f"{hash_file(tmp_path / 'a' / INT8)}  {INT8}\n" in sums[0]
 
 
-def test_vectors_of_full_precision_are_written_to_test_with(tmp_path: Path) -> None:
-    export(write_tiny_model(tmp_path / "tiny"), tmp_path / "out", full=True, reference=tmp_path / "vectors.npy")
-    expected = open_onnx(tmp_path / "out", FLOAT)(read_samples())
+def test_vectors_of_full_precision_are_written_to_test_with(tiny: Exported) -> None:
+    expected = open_onnx(tiny.folder, FLOAT)(read_samples())
     assert len(expected) == 40
-    np.testing.assert_allclose(np.load(tmp_path / "vectors.npy"), expected, atol=1e-3)
+    np.testing.assert_allclose(np.load(tiny.vectors), expected, atol=1e-3)
 
 
-def test_eight_bits_stay_close_to_thirty_two(tmp_path: Path) -> None:
-    parity = export(write_tiny_model(tmp_path / "tiny"), tmp_path / "out", full=True)
-    assert parity > 0.99
-    exact, rounded = (open_onnx(tmp_path / "out", name)(TEXTS) for name in (FLOAT, INT8))
+def test_eight_bits_stay_close_to_thirty_two(tiny: Exported) -> None:
+    assert tiny.parity > 0.99
+    exact, rounded = (open_onnx(tiny.folder, name)(TEXTS) for name in (FLOAT, INT8))
     assert (exact * rounded).sum(axis=1).min() > 0.99
     assert not np.array_equal(exact, rounded)
 
 
-async def test_the_product_loads_what_was_exported(tmp_path: Path) -> None:
-    export(write_tiny_model(tmp_path / "tiny"), tmp_path / "mine")
+async def test_the_product_loads_what_was_exported(tiny: Exported, tmp_path: Path) -> None:
+    export(tiny.model, tmp_path / "mine")
     assert not (tmp_path / "mine" / FLOAT).exists()
     folder = find_locally(str(tmp_path / "mine"), tmp_path)
     assert folder is not None
@@ -56,11 +72,10 @@ async def test_the_product_loads_what_was_exported(tmp_path: Path) -> None:
     np.testing.assert_allclose(found, open_onnx(tmp_path / "mine")(TEXTS), atol=1e-5)
 
 
-def test_padding_changes_nothing(tmp_path: Path) -> None:
+def test_padding_changes_nothing(tiny: Exported) -> None:
     import onnxruntime
 
-    export(write_tiny_model(tmp_path / "tiny"), tmp_path / "out", full=True)
-    session = onnxruntime.InferenceSession(str(tmp_path / "out" / FLOAT), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(str(tiny.folder / FLOAT), providers=["CPUExecutionProvider"])
     ids = np.array([[101, 2023, 102]], np.int64)
     alone = session.run(None, {"input_ids": ids, "attention_mask": np.ones_like(ids)})[0]
     padded = np.pad(ids, ((0, 0), (0, 4)))

@@ -406,13 +406,13 @@ async def _unavailable_within(seconds: float, reader: MongoKnowledgeReader) -> s
 
 
 async def test_a_server_that_is_down_is_unavailable_within_the_timeout() -> None:
-    reader = MongoKnowledgeReader.at("mongodb://me:hunter2@127.0.0.1:9/books", timeout_seconds=0.3)
+    reader = MongoKnowledgeReader.at("mongodb://me:hunter2@127.0.0.1:9/books", timeout_seconds=0.1)
     assert "mongodb://127.0.0.1:9/books does not answer" in await _unavailable_within(20.0, reader)
 
 
 async def test_a_server_that_never_answers_is_unavailable_within_the_timeout() -> None:
     async with _silent() as port:
-        reader = MongoKnowledgeReader.at(f"mongodb://127.0.0.1:{port}/", timeout_seconds=0.3)
+        reader = MongoKnowledgeReader.at(f"mongodb://127.0.0.1:{port}/", timeout_seconds=0.1)
         assert "timed out" in await _unavailable_within(20.0, reader)
 
 
@@ -457,7 +457,7 @@ async def test_a_server_that_stops_during_a_write_is_reported_soon() -> None:
 async def test_timeouts_in_the_address_do_not_extend_the_timeout() -> None:
     options = "timeoutMS=60000&serverSelectionTimeoutMS=60000&connectTimeoutMS=60000&socketTimeoutMS=60000"
     async with _silent() as port:
-        reader = MongoKnowledgeReader.at(f"mongodb://127.0.0.1:{port}/?{options}", timeout_seconds=0.3)
+        reader = MongoKnowledgeReader.at(f"mongodb://127.0.0.1:{port}/?{options}", timeout_seconds=0.1)
         await _unavailable_within(20.0, reader)
 
 

@@ -296,7 +296,10 @@ async def test_a_collector_that_hangs_fills_the_queue_and_the_first_events_are_d
 
 
 @pytest.mark.slow
-async def test_closing_waits_two_seconds_for_a_collector_that_hangs(collector: Collector) -> None:
+async def test_closing_waits_only_for_a_while_for_a_collector_that_hangs(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_sinks, "SHUTDOWN_TIMEOUT_SECONDS", 0.2)
     collector.let_go.clear()
     sink = open_http_sink(collector.root, interval=0.0)
     sink.record({"number": 1})

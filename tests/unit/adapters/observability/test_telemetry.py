@@ -218,7 +218,10 @@ async def test_a_request_without_a_traceparent_starts_a_new_trace(
 
 
 @pytest.mark.slow
-async def test_a_collector_that_hangs_delays_closing_by_two_seconds_only(collector: OtlpCollector) -> None:
+async def test_a_collector_that_hangs_delays_closing_only_for_a_while(
+    collector: OtlpCollector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolscript.adapters.observability.telemetry.TIMEOUT_SECONDS", 0.2)
     collector.let_go.clear()
     telemetry = Telemetry(collector.root)
     await search(telemetry)

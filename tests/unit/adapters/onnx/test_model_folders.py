@@ -58,7 +58,8 @@ def test_a_hub_that_refuses_fails_at_once_and_leaves_nothing(tmp_path: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.req("S-08")
-def test_a_hub_that_never_answers_fails_within_its_timeout(tmp_path: Path) -> None:
+def test_a_hub_that_never_answers_fails_within_its_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolscript.adapters.onnx.model_folders.HUB_TIMEOUT_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         started = time.monotonic()
         with pytest.raises(Unavailable, match="cannot be reached"):

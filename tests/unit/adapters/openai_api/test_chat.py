@@ -193,7 +193,8 @@ async def test_a_server_that_names_too_long_a_wait_is_not_retried(wait: str) -> 
 
 
 @pytest.mark.slow
-async def test_without_a_retry_after_header_the_waits_grow() -> None:
+async def test_without_a_retry_after_header_the_waits_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(openai_chat, "FIRST_WAIT_SECONDS", 0.1)
     started = time.monotonic()
     with chat_api(refuses(500), refuses(502, **{"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}), says(BLUE)) as api:
         assert await answer(api) == BLUE

@@ -69,6 +69,7 @@ def letters(*parts: str) -> str:
 
 
 @pytest.mark.slow
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(books, st.integers(8, 60))
 @example([Block("漢字。" * 100)], 8)
 @example([Block("x" * 3000, BlockKind.CODE)], 8)
@@ -80,6 +81,7 @@ def test_all_of_a_book_is_in_its_pieces_in_order(book: list[Block], size: int) -
 
 
 @pytest.mark.slow
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(books)
 def test_sections_that_fit_are_a_piece_each(book: list[Block]) -> None:
     found = cut(book, size=10_000, overlap=100, measure=words)
@@ -90,6 +92,7 @@ def test_sections_that_fit_are_a_piece_each(book: list[Block]) -> None:
 
 
 @pytest.mark.slow
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(books, st.integers(8, 60))
 @example([Block("漢字。" * 100)], 8)
 @example([Block("x" * 3000, BlockKind.CODE)], 8)
@@ -102,6 +105,7 @@ def test_no_piece_is_too_long_or_empty(book: list[Block], size: int) -> None:
 
 
 @pytest.mark.slow
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(books)
 def test_a_piece_belongs_to_one_section_and_has_a_position_of_the_book(book: list[Block]) -> None:
     marked = [Block(f"m{n}m {block.text}", block.kind, block.position) for n, block in enumerate(book)]
@@ -113,6 +117,7 @@ def test_a_piece_belongs_to_one_section_and_has_a_position_of_the_book(book: lis
 
 
 @pytest.mark.slow
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(books)
 def test_the_same_book_is_cut_the_same_way(book: list[Block]) -> None:
     assert cut(book, size=30, overlap=6, measure=words) == cut(book, size=30, overlap=6, measure=words)
@@ -231,15 +236,17 @@ def test_a_piece_has_the_page_where_its_new_text_begins() -> None:
 @pytest.mark.parametrize(
     "book",
     [
-        [prose(message(0, of=60_000))],
+        pytest.param([prose(message(0, of=60_000))], marks=pytest.mark.extended),
+        [prose(message(0, of=20_000))],
         pytest.param([prose("word " * 300_000)], marks=pytest.mark.extended),
         pytest.param([Block("x" * 2_000_000, BlockKind.CODE)], marks=pytest.mark.extended),
-        [Block("x = 1\n" * 300_000, BlockKind.CODE)],
+        pytest.param([Block("x = 1\n" * 300_000, BlockKind.CODE)], marks=pytest.mark.extended),
+        [Block("x = 1\n" * 75_000, BlockKind.CODE)],
         pytest.param([Block("| a | b |\n" * 200_000, BlockKind.TABLE)], marks=pytest.mark.extended),
         [prose(message(n, of=5), section=str(n)) for n in range(12_000)],
         pytest.param([prose("\n" * 2_000_000 + "x")], marks=pytest.mark.extended),
     ],
-    ids=["sentences", "words", "one word", "lines", "rows", "sections", "nothing"],
+    ids=["sentences", "fewer sentences", "words", "one word", "lines", "fewer lines", "rows", "sections", "nothing"],
 )
 def test_two_megabytes_are_cut_quickly(book: list[Block]) -> None:
     started = time.process_time()

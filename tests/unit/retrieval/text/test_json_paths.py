@@ -6,9 +6,10 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import scale_examples
 from toolscript.domain.errors import NotFound
 from toolscript.retrieval.text.json_chunks import chunk_json
 from toolscript.retrieval.text.json_paths import describe_shape, format_path, parse_path, resolve_path
@@ -68,6 +69,7 @@ def test_of_many_keys_the_first_twenty_are_named() -> None:
 
 
 @pytest.mark.slow
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(VALUES, st.integers(8, 80))
 def test_every_chunk_is_found_at_its_path(value: Any, max_bytes: int) -> None:
     for chunk in chunk_json(value, max_bytes):
@@ -77,6 +79,7 @@ def test_every_chunk_is_found_at_its_path(value: Any, max_bytes: int) -> None:
 
 
 @pytest.mark.slow
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(VALUES)
 def test_the_chunks_have_every_string_and_number(value: Any) -> None:
     chunks = [chunk.text for chunk in chunk_json(value, 40)]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import scale_examples
 from toolscript.retrieval.text.needs import MAX_NEEDS, MIN_CHARACTERS, split_needs
 from toolscript.retrieval.text.words import words
 
@@ -46,6 +47,7 @@ def test_a_remark_of_a_few_words_stays_with_its_neighbour() -> None:
     assert needs[-1].endswith("Thanks a lot!")
 
 
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(
     st.lists(st.text(st.characters(codec="utf-8"), max_size=60), max_size=120),
     st.sampled_from([". ", "\n", ", ", " and ", "; "]),

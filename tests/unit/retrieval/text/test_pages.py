@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import scale_examples
 from toolscript.retrieval.text.pages import count_bytes, find_cut, split_text
 
 pytestmark = pytest.mark.req("G-18")
@@ -21,6 +22,7 @@ def test_the_pages_joined_are_the_whole_text(text: str, max_bytes: int) -> None:
     assert all(pages) or pages == [""]
 
 
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(st.lists(st.text(st.sampled_from("ab \né😀"), max_size=20), max_size=40), st.integers(4, 60))
 def test_json_comes_back_from_its_pages(values: list[str], max_bytes: int) -> None:
     text = json.dumps(values, ensure_ascii=False)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import choose, scale_examples
 from toolscript.retrieval.text.chunking import may_cut
 from toolscript.retrieval.text.snippets import LONG, build_snippet
 from toolscript.retrieval.text.words import stems
@@ -56,6 +57,7 @@ def response(
     return build_snippet(text, stems(query), maximum, near=near, highlight=highlight)
 
 
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(text=st.one_of(prose, anything), query=queries, maximum=limits, near=places, highlight=st.booleans())
 def test_a_snippet_is_a_part_of_the_text_within_its_limit(
     text: str, query: str, maximum: int, near: tuple[int, int] | None, highlight: bool
@@ -66,6 +68,7 @@ def test_a_snippet_is_a_part_of_the_text_within_its_limit(
     assert found == found.strip()
 
 
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(text=prose, query=queries, maximum=limits, near=places)
 def test_a_snippet_begins_and_ends_between_words(
     text: str, query: str, maximum: int, near: tuple[int, int] | None
@@ -80,6 +83,7 @@ def test_a_snippet_begins_and_ends_between_words(
     )
 
 
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(text=anything, query=queries, maximum=limits, near=places)
 def test_a_snippet_never_separates_a_letter_from_its_marks(
     text: str, query: str, maximum: int, near: tuple[int, int] | None
@@ -94,6 +98,7 @@ def test_a_snippet_never_separates_a_letter_from_its_marks(
 
 
 @pytest.mark.slow
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(text=prose, query=queries, maximum=limits)
 def test_a_snippet_shows_a_word_of_the_query_if_the_text_has_one(text: str, query: str, maximum: int) -> None:
     wanted = set(stems(query))
@@ -101,12 +106,14 @@ def test_a_snippet_shows_a_word_of_the_query_if_the_text_has_one(text: str, quer
     assert not has or wanted & set(stems(response(text, query, maximum)))
 
 
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(text=prose, query=queries, maximum=limits)
 def test_a_text_that_fits_is_shown_completely(text: str, query: str, maximum: int) -> None:
     if len(text.strip()) <= maximum:
         assert response(text, query, maximum) == text.strip()
 
 
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(text=prose, query=queries, maximum=limits)
 def test_exactly_the_matching_words_are_marked(text: str, query: str, maximum: int) -> None:
     wanted = set(stems(query))
@@ -167,23 +174,23 @@ def test_scripts_without_spaces_and_long_words_are_cut_between_characters(text: 
     assert unicodedata.category(text[len(found)])[0] != "M"
 
 
+LONG_TEXTS = {
+    "prose": CLOCKS * 5_000,
+    "no-spaces": "東京都は日本の首都です。" * 50_000,
+    "one-word": "x" * 1_000_000,
+    "dashes": "ab-" * 200_000,
+    "one-letter": "e" + "\u0301" * 200_000,
+    "marks-on-spaces": "a \u0301" * 60_000,
+}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "text",
-    [
-        CLOCKS * 5_000,
-        "東京都は日本の首都です。" * 50_000,
-        "x" * 1_000_000,
-        "ab-" * 200_000,
-        "e" + "\u0301" * 200_000,
-        "a \u0301" * 60_000,
-    ],
-    ids=["prose", "no-spaces", "one-word", "dashes", "one-letter", "marks-on-spaces"],
-)
-def test_a_megabyte_is_read_in_one_pass(text: str) -> None:
-    assert len(response(text, "zebra", 240, highlight=True)) <= 240
+@pytest.mark.parametrize("kind", choose(LONG_TEXTS, "no-spaces", "dashes", "one-letter"))
+def test_a_megabyte_is_read_in_one_pass(kind: str) -> None:
+    assert len(response(LONG_TEXTS[kind], "zebra", 240, highlight=True)) <= 240
 
 
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(text=st.one_of(prose, anything), query=queries, maximum=limits, near=places, max_read=st.integers(64, 300))
 def test_the_snippet_of_a_long_text_is_part_of_it_and_has_whole_words(
     text: str, query: str, maximum: int, near: tuple[int, int] | None, max_read: int
@@ -219,7 +226,7 @@ def test_a_word_is_found_in_its_other_forms(query: str, word: str, quote: str) -
 
 
 @pytest.mark.slow
-@settings(deadline=None)
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(st.lists(st.sampled_from(["read", "readFile", "HTTPServer", "x2Serve", "serves", "re-served", "unread"])))
 def test_ascii_texts_have_the_same_snippets_as_other_texts(message: list[str]) -> None:
     text = " ".join([*["lorem"] * 60, *message, *["ipsum"] * 60])

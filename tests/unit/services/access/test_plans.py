@@ -8,10 +8,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fixtures.coroutines import finish
+from tests.fixtures.examples import scale_examples
 from toolscript.domain.access import Plan, Principal
 from toolscript.domain.errors import Invalid, RateLimited
 from toolscript.services.access import rates
@@ -213,6 +214,7 @@ Ask = tuple[float, str]
 
 
 @pytest.mark.slow
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(
     st.integers(1, 50),
     st.lists(st.tuples(st.floats(0, 40, allow_nan=False), st.sampled_from("ab")), min_size=1, max_size=300),
@@ -232,6 +234,7 @@ def test_in_any_period_a_tenant_gets_no_more_than_its_burst_and_its_share(limit:
 
 
 @pytest.mark.slow
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(st.integers(1, 10_000), st.lists(st.floats(0, 10, allow_nan=False), max_size=60))
 def test_after_the_reported_wait_a_request_is_admitted_and_not_before(limit: int, pauses: list[float]) -> None:
     clock = Clock()

@@ -5,10 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fixtures.coroutines import finish
+from tests.fixtures.examples import scale_examples
 from toolscript.domain.errors import RateLimited
 from toolscript.services.access import rates as module
 from toolscript.services.access.rates import MINUTE, Buckets, Rates
@@ -81,6 +82,7 @@ def test_refused_requests_do_not_make_the_wait_longer() -> None:
 
 
 @pytest.mark.slow
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(
     st.integers(1, 50),
     st.lists(st.tuples(st.floats(0, 40, allow_nan=False), st.sampled_from("ab")), min_size=1, max_size=200),

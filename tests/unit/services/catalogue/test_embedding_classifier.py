@@ -190,7 +190,7 @@ async def test_the_name_of_a_server_does_not_decide(tool_model: OnnxEmbedder) ->
         assert wrong == []
 
 
-@pytest.mark.slow
+@pytest.mark.extended
 async def test_the_example_tools_of_the_packaged_skills_get_their_skill(tool_model: OnnxEmbedder) -> None:
     skills = load_skills()
     examples = [(Item("server", name), skill.id) for skill in skills for name in skill.examples]

@@ -15,19 +15,51 @@ import pytest
 from tests.fixtures.serving import build_calls
 from tests.servers import make_scripted_server as spec
 from tests.servers import serving_http
+from toolscript.adapters.mcp import client
 from toolscript.adapters.mcp.client import McpServers
-from toolscript.app.app import App
+from toolscript.app.app import App, open_app
 from toolscript.domain.errors import Invalid, InvalidArguments, NotFound, TimedOut, Unavailable, UpstreamFailed
 from toolscript.domain.servers import ServerSpec, ServerState, Transport
 from toolscript.services.catalogue.gateway import Gateway
 from toolscript.services.catalogue.server_connection import Timeouts
 from toolscript.services.catalogue.sync import ItemCounts
 from toolscript.services.tools.call import CallTool
+from toolscript.settings import load_settings
 
 pytestmark = pytest.mark.slow
 
 TIMEOUTS = Timeouts(connect=10, call=10, reconnect=10, heartbeat=10, first_pause=0.05, max_pause=0.2, poll=0.02)
 TIMEOUT_SECONDS = 60.0
+UNUSABLE_SCHEMAS: dict[str, Any] = {
+    "unknown type": {"type": "nonsense"},
+    "remote reference": {"$ref": "http://127.0.0.1:9/schema.json"},
+    "reference to nothing": {"$ref": "#/nowhere"},
+    "invalid pattern": {"properties": {"a": {"pattern": "("}}},
+    "number for properties": {"properties": 5},
+    "array": ["no", "object"],
+}
+INNER = {"type": "object", "properties": {"y": {"type": "integer"}}, "additionalProperties": False}
+NESTED = {"type": "object", "properties": {"xs": {"type": "array", "items": INNER}}}
+SLOW_PATTERN = {"type": "object", "properties": {"a": {"type": "string", "pattern": r"^(\w+\s?)*$"}}}
+
+
+@pytest.fixture(scope="module")
+async def shared_calls(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CallTool]:
+    """Calls of two servers that tests share: `good` has the usual tools, `odd` tools with difficult schemas."""
+    folder = tmp_path_factory.mktemp("shared")
+    tools = [
+        *({"name": name, "inputSchema": schema} for name, schema in UNUSABLE_SCHEMAS.items()),
+        {"name": "deep", "inputSchema": NESTED},
+        {"name": "pattern", "inputSchema": SLOW_PATTERN},
+    ]
+    lists = folder / "lists.json"
+    lists.write_text(json.dumps({"tools": tools}))
+    async with open_app(load_settings(variables={}, data_dir=folder / "data", search_model="hashed-64")) as app:
+        gateway = Gateway(McpServers(), app.sync, TIMEOUTS)
+        await gateway.apply([spec("good", resources=True), spec("odd", watch=str(lists))])
+        await gateway.settle(TIMEOUT_SECONDS)
+        yield build_calls(app, gateway)
+        await gateway.close()
 
 
 @pytest.fixture
@@ -50,6 +82,13 @@ async def until(holds: Callable[[], bool]) -> None:
 
 def states(gateway: Gateway) -> dict[str, str]:
     return {s.name: s.state.value for s in gateway.statuses}
+
+
+async def count_received(calls: CallTool) -> int:
+    """How many calls the server `good` has received, this one included."""
+    seen = (await calls.call("good__seen", {})).structured
+    assert seen is not None
+    return int(seen["tools/call"])
 
 
 async def ids(app: App) -> set[str]:
@@ -200,61 +239,37 @@ async def test_a_call_to_a_server_that_is_not_available_says_why(app: App) -> No
     ],
 )
 async def test_arguments_that_do_not_fit_are_refused_naming_the_field(
-    calls: CallTool, gateway: Gateway, arguments: Any, field: str
+    shared_calls: CallTool, arguments: Any, field: str
 ) -> None:
-    await gateway.apply([spec("good")])
-    await gateway.settle(TIMEOUT_SECONDS)
+    received = await count_received(shared_calls)
     with pytest.raises(InvalidArguments) as caught:
-        await calls.call("good__echo", arguments)
+        await shared_calls.call("good__echo", arguments)
     assert caught.value.details["field"] == field
-    assert (await calls.call("good__seen", {})).text.count("tools/call") == 1
+    assert await count_received(shared_calls) == received + 1
 
 
 @pytest.mark.req("G-05")
-async def test_a_nested_field_is_named_by_its_path(calls: CallTool, gateway: Gateway, tmp_path: Path) -> None:
-    inner = {"type": "object", "properties": {"y": {"type": "integer"}}, "additionalProperties": False}
-    schema = {"type": "object", "properties": {"xs": {"type": "array", "items": inner}}}
-    lists = tmp_path / "lists.json"
-    lists.write_text(json.dumps({"tools": [{"name": "deep", "inputSchema": schema}]}))
-    await gateway.apply([spec("s", watch=str(lists))])
-    await gateway.settle(TIMEOUT_SECONDS)
+async def test_a_nested_field_is_named_by_its_path(shared_calls: CallTool) -> None:
     for given, field in (({"xs": [{"y": 1}, {"y": "z"}]}, "xs.1.y"), ({"xs": [{"z": 1}]}, "xs.0.z")):
         with pytest.raises(InvalidArguments) as caught:
-            await calls.call("s__deep", given)
+            await shared_calls.call("odd__deep", given)
         assert caught.value.details["field"] == field
 
 
 @pytest.mark.req("G-05", "X-04")
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"type": "nonsense"},
-        {"$ref": "http://127.0.0.1:9/schema.json"},
-        {"$ref": "#/nowhere"},
-        {"properties": {"a": {"pattern": "("}}},
-        {"properties": 5},
-        ["no", "object"],
-    ],
-)
-async def test_a_tool_with_an_unusable_schema_can_be_called(
-    calls: CallTool, gateway: Gateway, tmp_path: Path, schema: Any
-) -> None:
-    lists = tmp_path / "lists.json"
-    lists.write_text(json.dumps({"tools": [{"name": "echo", "inputSchema": schema}]}))
-    await gateway.apply([spec("s", watch=str(lists))])
-    await gateway.settle(TIMEOUT_SECONDS)
-    assert json.loads((await calls.call("s__echo", {"a": "b"})).text)["arguments"] == {"a": "b"}
+@pytest.mark.parametrize("tool", UNUSABLE_SCHEMAS)
+async def test_a_tool_with_an_unusable_schema_can_be_called(shared_calls: CallTool, tool: str) -> None:
+    answer = json.loads((await shared_calls.call(f"odd__{tool}", {"a": "b"})).text)
+    assert (answer["tool"], answer["arguments"]) == (tool, {"a": "b"})
 
 
 @pytest.mark.req("G-05")
-async def test_an_unknown_tool_is_refused_with_the_nearest_names(calls: CallTool, gateway: Gateway) -> None:
-    await gateway.apply([spec("good")])
-    await gateway.settle(TIMEOUT_SECONDS)
+async def test_an_unknown_tool_is_refused_with_the_nearest_names(shared_calls: CallTool) -> None:
     with pytest.raises(NotFound, match="did you mean good__echo") as caught:
-        await calls.call("good__ecoh", {})
+        await shared_calls.call("good__ecoh", {})
     assert caught.value.details["nearest"][0] == "good__echo"
     with pytest.raises(NotFound):
-        await calls.call("…", {})
+        await shared_calls.call("…", {})
 
 
 @pytest.mark.req("G-08", "G-01")
@@ -267,28 +282,29 @@ async def test_a_tool_that_cannot_be_found_cannot_be_called(app: App, calls: Cal
 
 
 @pytest.mark.req("G-05")
-async def test_the_error_message_of_a_tool_is_passed_on(calls: CallTool, app: App, gateway: Gateway) -> None:
-    await gateway.apply([spec("good")])
-    await gateway.settle(TIMEOUT_SECONDS)
+async def test_the_error_message_of_a_tool_is_passed_on(shared_calls: CallTool) -> None:
     with pytest.raises(UpstreamFailed, match="good__fail failed: out of ink"):
-        await calls.call("good__fail", {"message": "out of ink"})
+        await shared_calls.call("good__fail", {"message": "out of ink"})
     with pytest.raises(UpstreamFailed, match="good__error failed: out of paper"):
-        await calls.call("good__error", {"message": "out of paper"})
+        await shared_calls.call("good__error", {"message": "out of paper"})
+
+
+@pytest.mark.req("G-05")
+async def test_a_call_that_takes_too_long_is_ended_with_the_limit_in_the_message(app: App) -> None:
     brief = Gateway(McpServers(), app.sync, Timeouts(call=0.2))
     await brief.apply([spec("good")])
+    await brief.settle(TIMEOUT_SECONDS)
     with pytest.raises(TimedOut, match=r"within 0\.2 s"):
         await build_calls(app, brief).call("good__slow", {"seconds": 5})
     await brief.close()
 
 
 @pytest.mark.req("G-03", "G-05")
-async def test_a_resource_of_a_template_is_read_with_its_variables(calls: CallTool, gateway: Gateway) -> None:
-    await gateway.apply([spec("good", resources=True)])
-    await gateway.settle(TIMEOUT_SECONDS)
+async def test_a_resource_of_a_template_is_read_with_its_variables(shared_calls: CallTool) -> None:
     with pytest.raises(InvalidArguments) as caught:
-        await calls.call("good__resource:memos", {"year": "2026"})
+        await shared_calls.call("good__resource:memos", {"year": "2026"})
     assert caught.value.details["field"] == "month"
-    answer = (await calls.call("good__resource:memos", {"year": "2026", "month": "ä/b"})).structured
+    answer = (await shared_calls.call("good__resource:memos", {"year": "2026", "month": "ä/b"})).structured
     assert answer is not None
     assert answer["contents"][0]["uri"] == "memo://2026/%C3%A4%2Fb"
 
@@ -364,12 +380,13 @@ async def test_a_tool_that_an_edit_excludes_cannot_be_called_any_more(
 
 
 @pytest.mark.req("G-02", "G-05")
-async def test_a_server_that_is_busy_with_a_call_stays_connected(app: App) -> None:
-    gateway = Gateway(McpServers(), app.sync, Timeouts(connect=1, heartbeat=0.3, call=20))
+async def test_a_server_that_is_busy_with_a_call_stays_connected(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    gateway = Gateway(McpServers(), app.sync, Timeouts(connect=60, heartbeat=0.2, call=60))
     await gateway.apply([spec("s", serial=True)])
     await gateway.settle(TIMEOUT_SECONDS)
-    answer = await build_calls(app, gateway).call("s__slow", {"seconds": 3})
-    assert answer.text == "It took 3 s."
+    monkeypatch.setattr(client, "PING_TIMEOUT_SECONDS", 0.5)  # shorter than the call
+    answer = await build_calls(app, gateway).call("s__slow", {"seconds": 1.2})
+    assert answer.text == "It took 1.2 s."
     assert gateway.statuses[0].attempts == 1
     await gateway.close()
 
@@ -426,22 +443,13 @@ async def test_a_reload_that_fails_for_another_reason_than_the_file_is_repeated(
 
 @pytest.mark.req("G-05", "X-03")
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), "\ud800", object()])
-async def test_arguments_that_are_not_json_are_refused_before_they_are_sent(
-    calls: CallTool, gateway: Gateway, value: Any
-) -> None:
-    await gateway.apply([spec("s")])
-    await gateway.settle(TIMEOUT_SECONDS)
+async def test_arguments_that_are_not_json_are_refused_before_they_are_sent(shared_calls: CallTool, value: Any) -> None:
     with pytest.raises(InvalidArguments, match="not valid JSON"):
-        await calls.call("s__echo", {"text": "x", "more": value})
-    assert (await calls.call("s__echo", {"text": "x"})).structured == {"text": "x"}
+        await shared_calls.call("good__echo", {"text": "x", "more": value})
+    assert (await shared_calls.call("good__echo", {"text": "x"})).structured == {"text": "x"}
 
 
 @pytest.mark.req("G-05", "X-04")
-async def test_patterns_are_left_to_the_server_to_check(calls: CallTool, gateway: Gateway, tmp_path: Path) -> None:
-    schema = {"type": "object", "properties": {"a": {"type": "string", "pattern": r"^(\w+\s?)*$"}}}
-    lists = tmp_path / "lists.json"
-    lists.write_text(json.dumps({"tools": [{"name": "t", "inputSchema": schema}]}))
-    await gateway.apply([spec("s", watch=str(lists))])
-    await gateway.settle(TIMEOUT_SECONDS)
+async def test_patterns_are_left_to_the_server_to_check(shared_calls: CallTool) -> None:
     async with asyncio.timeout(60):
-        await calls.call("s__t", {"a": "x" * 40 + "!"})
+        await shared_calls.call("odd__pattern", {"a": "x" * 40 + "!"})

@@ -30,6 +30,7 @@ pytestmark = pytest.mark.slow
 TOOL, OTHER = "git__git_commit", "git__git_log"
 REQUEST = "put my latest changes into version control"
 ADA = Caller(key="ada")
+ITEMS = [item for item in load_demo_items() if item.server in {"git", "email", "weather"}]
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def settings(tmp_path: Path) -> Settings:
 @pytest.fixture
 async def app(settings: Settings) -> AsyncIterator[App]:
     async with open_app(settings) as opened:
-        await opened.sync.run(load_demo_items())
+        await opened.sync.run(ITEMS)
         yield opened
 
 
@@ -55,7 +56,7 @@ async def learn(app: App, tool: str = TOOL, *requests: str) -> None:
 
 
 def change_text(tool: str) -> list[Item]:
-    items = load_demo_items()
+    items = ITEMS
     return [replace(item, description="Record a snapshot") if item.id == tool else item for item in items]
 
 
@@ -108,7 +109,7 @@ async def test_what_one_key_taught_is_forgotten_alone(app: App) -> None:
 async def test_a_sync_keeps_the_steps_and_writes_nothing(app: App) -> None:
     await learn(app)
     moved = await read_vector(app)
-    report = await app.sync.run(load_demo_items())
+    report = await app.sync.run(ITEMS)
     assert (report.indexed, report.embedded, report.classified) == (0, 0, 0)
     assert np.allclose(await read_vector(app), moved)
 
@@ -153,7 +154,7 @@ async def test_while_feedback_is_off_the_original_vectors_are_searched(app: App,
             await silent.feedback.apply()
         await silent.catalogue_index.close()
     async with open_app(settings) as again:
-        await again.sync.configure({item.server for item in load_demo_items()})
+        await again.sync.configure({item.server for item in ITEMS})
         assert np.allclose(await read_vector(again), moved, atol=1e-6)
 
 
@@ -161,7 +162,7 @@ async def test_a_start_learns_from_what_another_gateway_recorded(app: App, setti
     await app.feedback_store.add_verdict(Verdict(TOOL, REQUEST), max_per_item=9, max_per_caller=9, max_of_caller=9)
     await app.catalogue_index.close()
     async with open_app(settings) as started:
-        await started.sync.configure({item.server for item in load_demo_items()})
+        await started.sync.configure({item.server for item in ITEMS})
         async with asyncio.timeout(60):
             while not await started.feedback_store.get_steps():  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
@@ -207,11 +208,11 @@ async def test_a_run_that_was_interrupted_does_not_embed_again(
 
 async def test_a_success_of_a_vanished_tool_waits_for_its_return(app: App) -> None:
     await learn(app)
-    await app.sync.run([item for item in load_demo_items() if item.id != TOOL])
+    await app.sync.run([item for item in ITEMS if item.id != TOOL])
     assert [entry.step for entry in await app.feedback.list()] == [None]
     await app.feedback.apply()
     assert [entry.step for entry in await app.feedback.list()] == [None]
-    await app.sync.run(load_demo_items())
+    await app.sync.run(ITEMS)
     await app.feedback.apply()
     assert [entry.step is not None for entry in await app.feedback.list()] == [True]
 

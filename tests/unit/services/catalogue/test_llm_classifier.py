@@ -271,14 +271,14 @@ async def test_an_item_whose_second_prompt_fails_is_not_unclear() -> None:
 @pytest.mark.slow
 async def test_prompts_run_as_concurrently_as_the_model_allows() -> None:
     with ChatApi([Reply(json.dumps({"1": build_answer(("files", 0.9))}), hold=True)]) as api:
-        model = OpenAiChat(api.url, None, "tiny", retries=0, at_once=12)
-        items = [(Item(f"s{n}", "tool"), NOBODY) for n in range(20)]
+        model = OpenAiChat(api.url, None, "tiny", retries=0, at_once=5)
+        items = [(Item(f"s{n}", "tool"), NOBODY) for n in range(8)]
         answers = asyncio.create_task(LlmClassifier(model).classify(items, SKILLS))
-        assert all([await asyncio.to_thread(api.arrived.acquire, timeout=60) for _ in range(12)])
+        assert all([await asyncio.to_thread(api.arrived.acquire, timeout=60) for _ in range(5)])
         api.let_go.set()
         assert all(await answers)
         await model.close()
-    assert api.max_concurrent == 12
+    assert api.max_concurrent == 5
 
 
 async def test_a_wrong_key_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:

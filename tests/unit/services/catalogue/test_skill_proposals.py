@@ -89,9 +89,9 @@ async def catalogue() -> AsyncIterator[SyncedCatalogue]:
 
 
 @pytest.fixture
-async def demo(tool_model: OnnxEmbedder) -> AsyncIterator[SyncedCatalogue]:
-    """The demo catalogue with the packaged model."""
-    made = SyncedCatalogue(tool_model)
+async def demo() -> AsyncIterator[SyncedCatalogue]:
+    """The demo catalogue with an embedder that compares words."""
+    made = SyncedCatalogue(HashedEmbedder(64))
     await made.fill(load_demo_items())
     yield made
     await made.item_store.close()

@@ -29,7 +29,7 @@ from tests.fixtures.catalogue import (
     ScriptedRefiner,
     SyncedCatalogue,
 )
-from tests.fixtures.examples import is_thorough, scale_examples
+from tests.fixtures.examples import choose, is_thorough, scale_examples
 from toolscript.domain.catalog import Item, Skill
 
 pytestmark = [pytest.mark.req("H-13", "H-14"), pytest.mark.slow]
@@ -86,7 +86,7 @@ async def all_is_refined(catalogue: SyncedCatalogue) -> None:
 
 
 # A failure at every call is tried in `make test-all` only.
-STRIDE = 1 if is_thorough() else 6
+STRIDE = 1 if is_thorough() else 9
 
 STEPS: list[Step] = [
     sync_later,
@@ -149,15 +149,22 @@ async def attempt(step: Step, meanwhile: Step, fuse: Fuse, at: int) -> SyncedCat
 
 
 @pytest.mark.parametrize(
-    ("step", "meanwhile"),
-    [
-        *((step, nothing_happens) for step in STEPS),
-        *((step, the_process_starts_anew) for step in (sync_later, all_is_sorted_anew, all_is_refined)),
-        *((step, another_server_comes_first) for step in (sync_each_server, all_is_refined)),
-    ],
-    ids=get_name,
+    "case",
+    choose(
+        [
+            *((step, nothing_happens) for step in STEPS),
+            *((step, the_process_starts_anew) for step in (sync_later, all_is_sorted_anew, all_is_refined)),
+            *((step, another_server_comes_first) for step in (sync_each_server, all_is_refined)),
+        ],
+        # Each step once, and each event in between.
+        *((step, nothing_happens) for step in (sync_later, a_skill_is_made, a_skill_is_deleted, a_person_decides)),
+        *((step, the_process_starts_anew) for step in (all_is_sorted_anew, all_is_refined)),
+        (sync_each_server, another_server_comes_first),
+    ),
+    ids=lambda case: "-".join(map(get_name, case)),
 )
-async def test_after_any_failed_call_the_next_attempt_gives_the_same_result(step: Step, meanwhile: Step) -> None:
+async def test_after_any_failed_call_the_next_attempt_gives_the_same_result(case: tuple[Step, Step]) -> None:
+    step, meanwhile = case
     expected = await outcome(step)
     for at in itertools.count(1, STRIDE):
         for halfway in (False, True):
@@ -189,7 +196,9 @@ async def test_a_first_sync_may_fail_repeatedly(step: Step) -> None:
     assert at > 5
 
 
-@pytest.mark.parametrize("step", STEPS, ids=get_name)
+@pytest.mark.parametrize(
+    "step", choose(STEPS, sync_later, a_skill_is_deleted, all_is_sorted_anew, all_is_refined), ids=get_name
+)
 async def test_after_a_failed_step_a_sync_brings_the_index_to_the_state_of_the_store(step: Step) -> None:
     for at in itertools.count(1, STRIDE):
         fuse = Fuse()

@@ -25,6 +25,7 @@ from tests.fixtures.catalogue import (
     Near,
     SyncedCatalogue,
 )
+from tests.fixtures.examples import choose
 from toolscript.adapters.memory import MemoryIndex
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
@@ -41,7 +42,7 @@ from toolscript.services.catalogue.tool_points import TOOLS
 pytestmark = [pytest.mark.req("H-13", "H-14"), pytest.mark.slow]
 
 
-@pytest.fixture(params=["memory", "qdrant-edge", "postgres"])
+@pytest.fixture(params=choose(["memory", "qdrant-edge", "postgres"], "memory"))
 async def catalogue(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SyncedCatalogue]:
     """Three skills and no items, in different stores and indexes."""
     url = request.getfixturevalue("postgres") if request.param == "postgres" else "sqlite://"
@@ -308,6 +309,7 @@ async def test_a_tool_whose_sync_failed_counts_for_its_skill_once_it_is_indexed(
     await quick.assert_index_is_current()
 
 
+@pytest.mark.extended
 async def test_skill_vectors_are_right_with_the_packaged_model(tool_model: OnnxEmbedder) -> None:
     catalogue = await SyncedCatalogue(embedder=tool_model).open(*load_skills())
     await catalogue.sync.run(ITEMS)

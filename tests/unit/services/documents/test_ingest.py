@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fixtures.catalogue import CountingEmbedder, Fuse
 from tests.fixtures.document_ingest import Ingest, sentences
+from tests.fixtures.examples import choose, scale_examples
 from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
 from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
 from toolscript.domain.documents import Document, StoredDocument
@@ -167,16 +168,16 @@ async def test_deleted_documents_are_removed_from_store_and_index(ingest: Ingest
 @pytest.mark.slow
 async def test_progress_counts_documents_up_to_all_of_them(ingest: Ingest) -> None:
     response: list[tuple[int, int]] = []
-    many = [Document(f"d{n:03d}", sentences(n) if n % 2 else f"text {n}") for n in range(300)]
+    many = [Document(f"d{n:03d}", sentences(n) if n % 2 else f"text {n}") for n in range(150)]
     await ingest.service.put("acme", many, lambda done, total: response.append((done, total)))
     assert response == sorted(response)
     assert len(response) > 2
-    assert response[-1] == (300, 300)
+    assert response[-1] == (150, 150)
     response.clear()
     await ingest.index.drop(DOCUMENTS)
     await ingest.open_all()
-    assert await ingest.service.index_all(lambda done, total: response.append((done, total))) == 300
-    assert response[-1] == (300, 300)
+    assert await ingest.service.index_all(lambda done, total: response.append((done, total))) == 150
+    assert response[-1] == (150, 150)
     await ingest.assert_whole()
 
 
@@ -245,7 +246,7 @@ class FailingEmbedder(HashedEmbedder):
 @pytest.mark.slow
 async def test_documents_that_the_model_failed_on_are_completed_by_another_put() -> None:
     ingest = await Ingest(embedder=FailingEmbedder(32)).open_all()
-    many = [Document(f"d{n:04d}", f"text number {n}") for n in range(500)]
+    many = [Document(f"d{n:04d}", f"text number {n}") for n in range(250)]
     with pytest.raises(Unavailable, match="away"):
         await ingest.service.put("acme", many)
     waiting = (await ingest.store.list_pending())["acme"]
@@ -308,7 +309,7 @@ async def test_a_long_document_lets_short_ones_be_embedded_in_between(ingest: In
 
     under_way: list[asyncio.Task[PutReport]] = []
     service = IngestDocuments(ingest.store, ingest.index, SlowEmbedder(ingest.embedder.dimensions))
-    await service.put("acme", [replace(LONG, text=sentences(*range(400)))])
+    await service.put("acme", [replace(LONG, text=sentences(*range(150)))])
     await asyncio.gather(*under_way)
     assert calls.index(1) < len(calls) - 1
     await ingest.assert_whole()
@@ -375,10 +376,15 @@ async def put_later(service: IngestDocuments) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("engine", "halfway", "step"), [("memory", False, 1), ("memory", True, 1), ("edge", True, 3)])
+@pytest.mark.parametrize(
+    "case",
+    choose([("memory", False, 1), ("memory", True, 1), ("memory", True, 2), ("edge", True, 3)], ("memory", True, 2)),
+    ids=str,
+)
 async def test_after_any_interrupted_call_a_repair_completes_store_and_index(
-    engine: str, halfway: bool, step: int, tmp_path: Path
+    case: tuple[str, bool, int], tmp_path: Path
 ) -> None:
+    engine, halfway, step = case
     calls = 0
     while True:
         calls += step
@@ -408,6 +414,7 @@ def _ids() -> st.SearchStrategy[str]:
 
 
 @pytest.mark.slow
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(st.text(max_size=5), st.lists(st.tuples(_ids(), st.integers(0, 10_000_000)), min_size=2, max_size=6))
 def test_the_ids_of_points_sort_by_document_and_part_and_can_be_read(tenant: str, named: list[tuple[str, int]]) -> None:
     ids = [point_id(tenant, doc_id, part) for doc_id, part in named]
@@ -415,6 +422,7 @@ def test_the_ids_of_points_sort_by_document_and_part_and_can_be_read(tenant: str
 
 
 @pytest.mark.slow
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(st.lists(st.tuples(st.text(max_size=5), _ids(), st.integers(0, 20)), unique=True, min_size=2, max_size=6))
 def test_no_two_passages_have_the_same_id(named: list[tuple[str, str, int]]) -> None:
     assert len({point_id(*each) for each in named}) == len(named)

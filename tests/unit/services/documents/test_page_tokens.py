@@ -5,9 +5,10 @@ from __future__ import annotations
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import scale_examples
 from toolscript.domain.errors import Invalid
 from toolscript.services.documents.page_tokens import PageTokens
 
@@ -25,12 +26,14 @@ class Clock:
         return self.now
 
 
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(tenant=texts, question=texts, offset=st.integers(0, 10_000))
 def test_a_token_contains_its_offset(tenant: str, question: str, offset: int) -> None:
     tokens = PageTokens(SECRET)
     assert tokens.read(tokens.issue(tenant, question, offset), tenant, question) == offset
 
 
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(ours=st.tuples(texts, texts), theirs=st.tuples(texts, texts))
 def test_a_token_is_valid_for_one_query_of_one_tenant(ours: tuple[str, str], theirs: tuple[str, str]) -> None:
     tokens = PageTokens(SECRET)
@@ -42,6 +45,7 @@ def test_a_token_is_valid_for_one_query_of_one_tenant(ours: tuple[str, str], the
             tokens.read(token, *theirs)
 
 
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(place=st.integers(0, 10_000), bit=st.integers(0, 7))
 def test_a_token_with_any_bit_changed_is_refused(place: int, bit: int) -> None:
     tokens = PageTokens(SECRET)
@@ -52,6 +56,7 @@ def test_a_token_with_any_bit_changed_is_refused(place: int, bit: int) -> None:
         tokens.read(urlsafe_b64encode(bytes(raw)).rstrip(b"=").decode(), "acme", "red wine")
 
 
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(token=texts)
 def test_malformed_tokens_are_refused(token: str) -> None:
     with pytest.raises(Invalid, match="page token cannot be used"):

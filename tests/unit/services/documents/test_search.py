@@ -30,6 +30,7 @@ from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.retriever import Retriever
 from toolscript.retrieval.text.item_text import document_frequencies
 from toolscript.services.access.plans import Plans
+from toolscript.services.documents import hits as document_hits
 from toolscript.services.documents import hits as document_reading
 from toolscript.services.documents import ranking as document_ranking
 from toolscript.services.documents import search as document_search
@@ -581,8 +582,12 @@ async def test_a_long_document_does_not_crowd_out_the_others(
 @pytest.mark.slow
 @pytest.mark.req("D-07", "D-08")
 @pytest.mark.parametrize("kind", [SEMANTIC, HYBRID, KEYWORD])
-async def test_snippets_of_long_texts_are_the_same_on_every_page(archive: Archive, kind: SearchType) -> None:
-    filling = "nothing of note happens here. " * 1500
+async def test_snippets_of_long_texts_are_the_same_on_every_page(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch, kind: SearchType
+) -> None:
+    for limit in ("MUCH_TEXT", "MAX_READ_CHARACTERS"):
+        monkeypatch.setattr(document_hits, limit, 2_000)
+    filling = "nothing of note happens here. " * 150
     await archive.put(
         *(Document(f"long{n}", f"{filling}A lease {n}. {filling}Its notice. {filling}") for n in range(12))
     )

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.fixtures.catalogue import Fuse
 from tests.fixtures.coroutines import put_clock_forward
 from tests.fixtures.databases import open_memory_database
+from tests.fixtures.examples import scale_examples
 from tests.fixtures.knowledge_ingest import HANDBOOK, Library, book, chapter, facts
 from tests.servers.chat import ChatApi, Reply, Script, prompt_of, refuses, says
 from toolscript.adapters.memory import MemoryIndex
@@ -259,7 +260,7 @@ notes = st.lists(
 
 
 @pytest.mark.slow
-@settings(deadline=None)
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(json_values | notes)
 async def test_for_any_answer_extractions_are_short_text_of_a_known_type(message: Any) -> None:
     made = await Extractor(Dumb(message)).extract("The Handbook", [chunk(1)])

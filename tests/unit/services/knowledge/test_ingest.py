@@ -11,6 +11,7 @@ import pytest
 
 from tests.fixtures.catalogue import CountingEmbedder, Fuse
 from tests.fixtures.databases import open_memory_database
+from tests.fixtures.examples import choose
 from tests.fixtures.knowledge_ingest import HANDBOOK, Library, book, chapter, facts
 from toolscript.adapters.files.reader import FileBooks
 from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
@@ -471,7 +472,7 @@ async def test_concurrent_ingests_leave_one_complete_source(library: Library) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("halfway", [False, True])
+@pytest.mark.parametrize("halfway", choose([False, True], True))
 async def test_an_interrupted_run_is_completed_by_repeating_it(halfway: bool) -> None:
     burnt = []
     for call in range(1, MORE_CALLS_THAN_THERE_ARE):

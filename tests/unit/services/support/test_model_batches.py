@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import scale_examples
 from toolscript.services.support.model_batches import one_line
 
 
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(st.text(), st.integers(1, 50))
 def test_untrusted_text_becomes_one_short_line(text: str, max_length: int) -> None:
     line = one_line(text, max_length)

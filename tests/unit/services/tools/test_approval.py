@@ -8,9 +8,10 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.examples import scale_examples
 from toolscript.domain.access import ApprovalPolicy
 from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import ApprovalDeclined, ApprovalRequired, TimedOut, Unavailable
@@ -231,6 +232,7 @@ async def test_the_question_shows_arguments_without_secrets_and_invisible_charac
 
 
 @pytest.mark.slow
+@settings(max_examples=scale_examples(150), deadline=None)
 @given(
     states=st.lists(st.none() | st.text() | JSON.map(json.dumps), max_size=4),
     responses=st.dictionaries(st.text(), JSON),

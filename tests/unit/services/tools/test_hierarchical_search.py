@@ -646,28 +646,28 @@ async def test_values_out_of_range_are_refused_naming_field_and_range(
         assert caught.value.details["field"] == name
 
 
+SPECIAL_CHARACTERS = [
+    "'; DROP TABLE tools; --",
+    "<script>alert(1)</script>",
+    "${jndi:ldap://x} {{7*7}} %s %n",
+    "📅🗓️👩‍👩‍👧",
+    "نظّم اجتماعًا \u202e غدًا",
+    "nul \0 in the middle",
+    "half a pair \ud83d",
+    "\ufeff\u200bmeeting",
+]
+
+
 @pytest.mark.slow
 @pytest.mark.req("H-02")
-@pytest.mark.parametrize(
-    "query",
-    [
-        "'; DROP TABLE tools; --",
-        "<script>alert(1)</script>",
-        "${jndi:ldap://x} {{7*7}} %s %n",
-        "📅🗓️👩‍👩‍👧",
-        "نظّم اجتماعًا \u202e غدًا",
-        "nul \0 in the middle",
-        "half a pair \ud83d",
-        "\ufeff\u200bmeeting",
-    ],
-)
-async def test_special_characters_are_text(tool_model: OnnxEmbedder, query: str) -> None:
+async def test_special_characters_are_text(tool_model: OnnxEmbedder) -> None:
     """EC-005."""
     async with library(*load_demo_items()[:3], embedder=tool_model) as opened:
-        found = await opened.search(query, tool_threshold=0.0)
-        assert len(found.tools) == 3
-        assert found.query == query.encode("utf-8", "replace").decode()
-        assert len(await opened.item_store.get_items()) == 3
+        for query in SPECIAL_CHARACTERS:
+            found = await opened.search(query, tool_threshold=0.0)
+            assert len(found.tools) == 3, query
+            assert found.query == query.encode("utf-8", "replace").decode()
+            assert len(await opened.item_store.get_items()) == 3
 
 
 async def test_concurrent_equal_queries_get_the_same_results(every: Library) -> None:

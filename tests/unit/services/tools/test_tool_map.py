@@ -26,7 +26,7 @@ async def test_the_map_is_drawn_when_the_catalogue_has_changed(
     app: App, drawn: DrawToolMap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn.start_following()
-    items = load_demo_items()
+    items = load_demo_items()[:8]
     await app.sync.run(items)
     version = app.snapshots.current().version
     async with asyncio.timeout(60):
