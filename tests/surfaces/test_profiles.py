@@ -15,6 +15,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from tests.fixtures.examples import choose
 from tests.fixtures.serving import replace_parts
 from tests.servers import make_scripted_server
 from toolscript.app.app import App, open_app
@@ -179,7 +180,7 @@ async def test_over_mcp_each_profile_shows_its_tools_and_no_other(http: httpx.As
 
 
 @pytest.mark.req("C-01")
-@pytest.mark.parametrize("profile", [*VISIBLE, "disk"])
+@pytest.mark.parametrize("profile", choose([*VISIBLE, "disk"], "default", "disk", "mailers"))
 async def test_what_a_profile_hides_is_hidden_from_programs(http: httpx.AsyncClient, profile: str) -> None:
     client, visible = Client(http, profile=None if profile == "default" else profile), VISIBLE[profile]
     for item in ITEMS:

@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,10 +25,11 @@ pytestmark = pytest.mark.req("C-01", "G-08")
 PROGRAM = 'said = await tools.box.echo({"text": "approved"})\nsaid["text"]'
 
 
-@pytest.fixture
-async def app(tmp_path: Path) -> AsyncIterator[App]:
+@pytest.fixture(scope="module")
+async def app(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
+    folder = tmp_path_factory.mktemp("approval")
     settings = load_settings(
-        variables={}, data_dir=tmp_path, search_model="hashed-64", index="memory:", code="python", approval="writes"
+        variables={}, data_dir=folder, search_model="hashed-64", index="memory:", code="python", approval="writes"
     )
     async with open_app(settings) as opened:
         await opened.gateway.apply([make_scripted_server("box", tools=["echo"])])

@@ -53,14 +53,6 @@ async def test_a_call_without_an_id_is_recorded_under_the_name_of_its_function(c
     assert [call["function"] for call in answer["calls"]] == ["call_tool"]
 
 
-async def test_an_error_with_a_forged_place_fails_as_any_other(typescript: CodeClient) -> None:
-    program = (
-        "const url = String(new Error().stack).match(/blob:[^\\s)]*?(?=:\\d+:\\d+)/)![0];\n"
-        'throw new Error(url + ":" + "9".repeat(5000) + ":1");'
-    )
-    assert (await typescript.run(program))["end"] == "failed"
-
-
 @pytest.mark.parametrize(
     ("value", "is_large"),
     [({"a": [1, 2]}, False), ([0] * 1001, True), ({"a": [[0] * 600, {"b": [0] * 600}]}, True), ("x" * 10**6, False)],

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.fixtures.examples import choose
 from tests.servers import make_scripted_spec
 from toolscript.surfaces.cli.main import run
 
@@ -30,7 +31,7 @@ def invoke(*arguments: str, given: str = "") -> Result:
     return CliRunner().invoke(run, ["run", *arguments], input=given)
 
 
-@pytest.mark.parametrize("with_gateway", [True, False])
+@pytest.mark.parametrize("with_gateway", choose([True, False], True))
 def test_a_program_runs_with_and_without_a_gateway(
     folder: Path, start_gateway: Callable[[], None], with_gateway: bool
 ) -> None:
@@ -49,7 +50,8 @@ def test_a_program_runs_with_and_without_a_gateway(
 
 @pytest.mark.usefixtures("folder")
 def test_a_program_is_checked_without_its_servers() -> None:
-    invoke("program.py")
+    ran = invoke("program.py")
+    assert (ran.exit_code, ran.stdout) == (0, 'called\n"hi"\n'), ran.output
     result = invoke("program.py", "--check")
     assert (result.exit_code, result.stdout) == (0, "")
 

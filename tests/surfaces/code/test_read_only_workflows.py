@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,14 +28,15 @@ READ = 'await tools.disk.echo({"text": "a"})\nreturn 1'
 WRITE = 'await tools.disk.fail({"text": "a"})'
 
 
-@pytest.fixture
-async def client(workflow_client: CodeClient, tmp_path: Path) -> CodeClient:
-    app, lists = workflow_client.app, tmp_path / "lists.json"
+@pytest.fixture(scope="module")
+async def client(shared_workflows: CodeClient, tmp_path_factory: pytest.TempPathFactory) -> CodeClient:
+    """The workflows of each test have names of their own."""
+    app, lists = shared_workflows.app, tmp_path_factory.mktemp("disk") / "lists.json"
     lists.write_text(json.dumps({"tools": TOOLS}), encoding="utf-8")
     app.profiles.replace([Profile("reader", read_only=True)])
     await app.gateway.apply([make_scripted_server("disk", watch=str(lists)), WORKFLOW_SERVER])
     await app.gateway.settle(TIMEOUT_SECONDS)
-    return workflow_client
+    return shared_workflows
 
 
 async def save(client: CodeClient, name: str, source: str) -> dict[str, Any]:
@@ -70,9 +70,9 @@ async def test_a_version_that_writes_is_not_read_only(client: CodeClient) -> Non
 
 async def test_a_newer_version_that_the_catalogue_does_not_know_yet_writes_nothing_either(client: CodeClient) -> None:
     """As on another gateway of the same store, until its next sync."""
-    await save(client, "turn", READ)
-    await save(client, "outer", "return await tools.workflows.turn({})")
-    newer = await client.app.workflow_store.find("turn")
+    await save(client, "turn_later", READ)
+    await save(client, "outer", "return await tools.workflows.turn_later({})")
+    newer = await client.app.workflow_store.find("turn_later")
     assert newer
     await client.app.workflow_store.save(replace(newer, source=WRITE, is_read_only=False))
     response = await client.call_over_http("workflows__outer", {})

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -33,15 +32,22 @@ pytestmark = pytest.mark.req("C-02", "G-19")
 SLOW = 'await tools.box.slow({"seconds": 600})'
 
 
-@pytest.fixture
-async def client(tmp_path: Path) -> AsyncIterator[CodeClient]:
+@pytest.fixture(scope="module")
+async def client(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[CodeClient]:
+    """A client with a key without limits: tests create others, each with a name of its own."""
+    folder = tmp_path_factory.mktemp("run_limits")
     settings = load_settings(
-        variables={}, data_dir=tmp_path, search_model="hashed-64", index="memory:", port=0, code="python"
+        variables={}, data_dir=folder, search_model="hashed-64", index="memory:", port=0, code="python"
     )
     async with open_app(settings, serving=True) as app:
         await app.gateway.apply([make_scripted_server("box", tools=["echo", "slow", "seen"]), WORKFLOW_SERVER])
         await app.gateway.settle(TIMEOUT_SECONDS)
-        async with serve(app) as url, httpx.AsyncClient(base_url=url, timeout=TIMEOUT_SECONDS) as http:
+        _, secret = await app.keys.create("unlimited", [*Scope], tenant="acme")
+        headers = {"X-API-Key": secret}
+        async with (
+            serve(app) as url,
+            httpx.AsyncClient(base_url=url, headers=headers, timeout=TIMEOUT_SECONDS) as http,
+        ):
             yield CodeClient(http, app)
 
 
@@ -57,10 +63,11 @@ async def test_programs_of_one_key_do_not_keep_out_those_of_others(
     monkeypatch.setattr(client.app.code.run_code, "_slots", RunSlots(wait_seconds=0.05))
     greedy, other = await make_key(client, "greedy"), await make_key(client, "other")
     async with AsyncExitStack() as running:
+        before = await count_calls(client)
         for _ in range(MAX_RUNS_OF_USER):
             task = asyncio.create_task(client.run(SLOW, greedy))
             running.callback(task.cancel)
-        await wait_for_calls(client, MAX_RUNS_OF_USER)
+        await wait_for_calls(client, before + MAX_RUNS_OF_USER)
         refused = await client.http.post("/api/v1/run", json={"code": "1"}, headers=greedy)
         assert refused.status_code == 429
         assert refused.headers["Retry-After"] == "1"
@@ -71,11 +78,12 @@ async def test_programs_of_one_key_do_not_keep_out_those_of_others(
 async def test_a_gateway_that_stops_says_so_to_who_waits_for_a_program(
     client: CodeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "SHUTDOWN_TIMEOUT_SECONDS", 1)
-    async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS) as http:
+    monkeypatch.setattr(server, "SHUTDOWN_TIMEOUT_SECONDS", 0.1)
+    async with httpx.AsyncClient(headers=client.http.headers, timeout=TIMEOUT_SECONDS) as http:
         async with serve(client.app) as url:
+            before = await count_calls(client)
             answering = asyncio.create_task(http.post(f"{url}/api/v1/run", json={"code": SLOW}))
-            await wait_for_calls(client, 1)
+            await wait_for_calls(client, before + 1)
         response = await answering
     assert response.status_code == 503
     assert response.json()["error"]["message"].startswith("the gateway is stopping")
@@ -83,12 +91,12 @@ async def test_a_gateway_that_stops_says_so_to_who_waits_for_a_program(
 
 
 async def test_a_program_is_one_call_and_its_calls_are_one_each(client: CodeClient) -> None:
-    headers = await make_key(client, "small", CallLimit(per_minute=3))
+    headers = await make_key(client, "three", CallLimit(per_minute=3))
     answer = await client.run('await tools.box.echo({"text": "a"})\nawait tools.box.echo({"text": "b"})', headers)
     assert answer["end"] == "done", answer
     error = (await client.run("1", headers))["error"]
     assert error["code"] == "RATE_LIMITED"
-    assert error["message"].startswith("calls with the key small are limited to 3 a minute: try again in ")
+    assert error["message"].startswith("calls with the key three are limited to 3 a minute: try again in ")
 
 
 async def test_a_key_with_one_call_at_a_time_runs_programs(client: CodeClient) -> None:
@@ -98,7 +106,7 @@ async def test_a_key_with_one_call_at_a_time_runs_programs(client: CodeClient) -
 
 async def test_a_workflow_is_not_counted_twice(client: CodeClient) -> None:
     await save_workflow(client)
-    headers = await make_key(client, "small", CallLimit(per_minute=2))
+    headers = await make_key(client, "two", CallLimit(per_minute=2))
     for _ in range(2):
         assert (await client.http.post("/tools/workflows__number", json={}, headers=headers)).status_code == 200
     assert (await client.http.post("/tools/workflows__number", json={}, headers=headers)).status_code == 429
@@ -160,11 +168,14 @@ async def save_workflow(client: CodeClient) -> None:
 
 
 async def wait_for_calls(client: CodeClient, count: int) -> None:
-    """Waits until so many slow calls have reached the server."""
-    polls = 0
+    """Waits until so many calls have reached the server, without those of this function."""
+    polls = 1
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        while True:
+        while await count_calls(client) < count + polls:
             polls += 1
-            seen = (await client.app.call_tool.call("box__seen", {})).structured
-            if seen and seen["tools/call"] >= count + polls:
-                return
+
+
+async def count_calls(client: CodeClient) -> int:
+    """The calls that have reached the server so far, with this one."""
+    seen = (await client.app.call_tool.call("box__seen", {})).structured
+    return int(seen["tools/call"]) if seen else 0

@@ -160,3 +160,12 @@ async def test_a_gateway_prepares_its_sandboxes_in_the_background(
         async with open_code_mode(tmp_path, "typescript"):
             await began.wait()
         await ended.wait()
+
+
+@pytest.mark.req("C-02")
+async def test_an_error_with_a_forged_place_fails_as_any_other(typescript: CodeClient) -> None:
+    program = (
+        "const url = String(new Error().stack).match(/blob:[^\\s)]*?(?=:\\d+:\\d+)/)![0];\n"
+        'throw new Error(url + ":" + "9".repeat(5000) + ":1");'
+    )
+    assert (await typescript.run(program))["end"] == "failed"

@@ -23,6 +23,7 @@ pytestmark = pytest.mark.req("C-03")
 
 GUIDE = (ROOT / "docs" / "guide" / "workflows.md").read_text(encoding="utf-8")
 ADDRESS = "http://127.0.0.1:3780"
+HUB = "http://127.0.0.1:9"  # that of all tests: no network
 TIMEOUT_SECONDS = 60.0
 
 
@@ -36,21 +37,38 @@ def join_lines(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """The address of a gateway with the server that the guide names, and a key."""
+    """The address of a gateway with the server that the guide names, a key, and the folders of both."""
 
     url: str
     key: str
+    folder: Path
+    data: Path
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    folder, data = tmp_path_factory.mktemp("here"), tmp_path_factory.mktemp("data")
+    servers = {"filesystem": real_servers(folder)["filesystem"]}
+    (folder / ".toolscript.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
+    scopes = [word for scope in ("admin", "search", "call") for word in ("--scope", scope)]
+    variables = {"TOOLSCRIPT_DATA_DIR": str(data), "TOOLSCRIPT_SEARCH_MODEL": "hashed-64"}
+    created = CliRunner().invoke(run, ["keys", "create", "guide", *scopes, "--json"], env=variables)
+    with run_gateway(folder, "--data-dir", str(data), CODE="python", HUB_URL=HUB) as started:
+        yield Gateway(started.url, json.loads(created.stdout)["key"], folder, data)
 
 
 @pytest.fixture
-def gateway(small_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway]:
+def gateway(running: Gateway, monkeypatch: pytest.MonkeyPatch) -> Iterator[Gateway]:
+    """The gateway for commands and requests of one test, without workflows."""
+    monkeypatch.chdir(running.folder)
+    monkeypatch.setenv("TOOLSCRIPT_DATA_DIR", str(running.data))
+    monkeypatch.setenv("TOOLSCRIPT_SEARCH_MODEL", "hashed-64")
     monkeypatch.setenv("TOOLSCRIPT_CODE", "python")
-    servers = {"filesystem": real_servers(Path.cwd())["filesystem"]}
-    Path(".toolscript.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
-    scopes = [word for scope in ("admin", "search", "call") for word in ("--scope", scope)]
-    created = json.loads(CliRunner().invoke(run, ["keys", "create", "guide", *scopes, "--json"]).stdout)
-    with run_gateway(Path.cwd(), "--data-dir", str(small_folder)) as running:
-        yield Gateway(running.url, created["key"])
+    monkeypatch.setenv("COLUMNS", "200")
+    yield running
+    place, headers = f"{running.url}/api/v1/workflows", {"X-API-Key": running.key}
+    for workflow in httpx.get(place, headers=headers, timeout=TIMEOUT_SECONDS).json()["workflows"]:
+        httpx.delete(f"{place}/{workflow['name']}", headers=headers, timeout=TIMEOUT_SECONDS)
 
 
 def invoke(command: str) -> str:

@@ -12,7 +12,10 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.fixtures.coroutines import put_clock_forward
 from tests.servers import make_scripted_server
+from toolscript.adapters.observability import audit_sink
+from toolscript.adapters.observability.typed_searches import QUIET_SECONDS
 from toolscript.app.app import App, open_app
 from toolscript.configuration.snippets import ConfigurationPlace
 from toolscript.domain.access import Scope
@@ -63,7 +66,10 @@ class Audited:
 
 
 @pytest.fixture
-async def audited(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Audited]:
+async def audited(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Audited]:
+    monkeypatch.setattr(audit_sink, "INTERVAL_SECONDS", 0.01)  # tests wait for what is written
     settings = load_settings(
         variables={},
         data_dir=tmp_path / "data",
@@ -86,11 +92,13 @@ async def audited(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterat
 
 @pytest.mark.req("W-01")
 async def test_of_the_searches_while_somebody_types_the_whole_request_is_an_event(audited: Audited) -> None:
+    put_clock_forward(0.0)  # for what keeps the loop's clock from now on
     for query in ("e", "ech", "echo a", "echo a text"):
         await audited.client.get("/search", params={"q": query, "preview": "true"})
         await audited.client.post("/api/v1/search", params={"preview": "true"}, json={"query": query})
         await audited.client.get("/api/v1/search/skills", params={"query": query, "preview": "true"})
     await audited.client.get("/search", params={"q": "echo"})
+    put_clock_forward(QUIET_SECONDS)  # nobody types any more
     events = await audited.list_events(4, kind="searches")
     assert sorted((event["tool"], event["query"]) for event in events) == [
         ("hierarchical.search", "echo a text"),
@@ -188,7 +196,11 @@ async def test_secrets_are_in_no_event_and_no_file(audited: Audited) -> None:
     }
     await audited.call("scripted__echo", arguments)
     await audited.list_events(1)
-    files = [*folder.glob("audit.db*"), folder.parent / "events.jsonl"]
+    events = folder.parent / "events.jsonl"
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while not events.exists() or b"scripted__echo" not in events.read_bytes():  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    files = [*folder.glob("audit.db*"), events]
     written = b"".join(file.read_bytes() for file in files)
     assert len(files) >= 2
     assert b"scripted__echo" in written

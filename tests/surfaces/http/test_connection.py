@@ -16,14 +16,22 @@ import uvicorn
 from starlette.types import Message, Receive, Scope, Send
 
 from tests.fixtures.serving import serve
-from toolscript.app.app import App
+from toolscript.app.app import App, open_app
+from toolscript.settings import load_settings
 from toolscript.surfaces.http import connection, open_files
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 REQUEST = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+async def app(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
+    settings = load_settings(variables={}, data_dir=tmp_path_factory.mktemp("connection"), search_model="hashed-64")
+    async with open_app(settings) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
 async def url(app: App) -> AsyncIterator[str]:
     async with serve(app) as url:
         yield url

@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from toolscript.app.app import App
+from toolscript.app.app import App, open_app
 from toolscript.domain.access import Caller, Scope
 from toolscript.domain.servers import CallResult
 from toolscript.services.catalogue.demo import load_demo_items
+from toolscript.settings import load_settings
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.served_app import ServedApp
 
@@ -24,10 +25,20 @@ async def http(app: App, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[httpx
     async def call(*_: object, **__: object) -> CallResult:
         return CallResult({"content": [{"type": "text", "text": "done"}]})
 
-    await app.sync.run(load_demo_items())
+    await app.sync.run([item for item in load_demo_items() if item.server in {"git", "email"}])
     monkeypatch.setattr(app.gateway, "call", call)  # tools of the demo have no server
     async with connect(app, "192.0.2.1") as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+async def untouched(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of an application in which no test records anything."""
+    settings = load_settings(variables={}, data_dir=tmp_path_factory.mktemp("feedback"), search_model="hashed-64")
+    async with open_app(settings) as opened:
+        await opened.sync.run([item for item in load_demo_items() if item.id == TOOL])
+        async with connect(opened, "192.0.2.1") as client:
+            yield client
 
 
 def connect(app: App, address: str) -> httpx.AsyncClient:
@@ -126,15 +137,15 @@ async def test_an_unknown_condition_forgets_nothing(app: App, http: httpx.AsyncC
     ],
 )
 async def test_an_invalid_mark_names_the_field(
-    http: httpx.AsyncClient, body: dict[str, str], status: int, field: str
+    untouched: httpx.AsyncClient, body: dict[str, str], status: int, field: str
 ) -> None:
-    answer = await http.post(FEEDBACK, json=body)
+    answer = await untouched.post(FEEDBACK, json=body)
     assert answer.status_code == status
     assert field in str(answer.json()["error"]["details"])
 
 
-async def test_a_mark_of_an_unknown_tool_is_not_found(http: httpx.AsyncClient) -> None:
-    assert (await http.post(FEEDBACK, json={"tool_id": "git__nope", "query": "x"})).status_code == 404
+async def test_a_mark_of_an_unknown_tool_is_not_found(untouched: httpx.AsyncClient) -> None:
+    assert (await untouched.post(FEEDBACK, json={"tool_id": "git__nope", "query": "x"})).status_code == 404
 
 
 async def test_marks_need_the_scope_of_calls_and_the_rest_that_of_administrators(

@@ -9,16 +9,22 @@ import httpx
 import pytest
 
 from tests.fixtures.serving import serve
-from toolscript.app.app import App
+from toolscript.app.app import open_app
+from toolscript.settings import load_settings
 from toolscript.surfaces.http.input_limits import MAX_BODY_BYTES
 
 BODIES = ["/mcp", "/tools/x", "/api/v1/search", "/api/v1/skills", "/api/v1/sync", "/search_knowledge", "/documents"]
 HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 
 
-@pytest.fixture
-async def http(app: App) -> AsyncIterator[httpx.AsyncClient]:
-    async with serve(app) as url, httpx.AsyncClient(base_url=url, headers=HEADERS, timeout=30) as client:
+@pytest.fixture(scope="module")
+async def http(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[httpx.AsyncClient]:
+    settings = load_settings(variables={}, data_dir=tmp_path_factory.mktemp("limits"), search_model="hashed-64")
+    async with (
+        open_app(settings) as app,
+        serve(app) as url,
+        httpx.AsyncClient(base_url=url, headers=HEADERS, timeout=30) as client,
+    ):
         yield client
 
 

@@ -21,7 +21,6 @@ from tests.fixtures.faults import FAULTS as COMMON_FAULTS
 from tests.fixtures.faults import Fault, FaultyAdapter, hang, returning
 from tests.fixtures.knowledge_search import HARBOUR, TIDES, WARNING, stock, stock_mongo
 from tests.fixtures.serving import replace_parts
-from tests.servers.mongo import run_mongo
 from toolscript.adapters.mongo.knowledge import MongoKnowledgeReader
 from toolscript.app.app import App
 from toolscript.domain.errors import Unavailable
@@ -287,13 +286,11 @@ async def test_mongodb_gives_the_same_results_without_removed_records(app: App, 
 async def test_a_stopped_mongodb_is_a_503_and_only_the_log_has_its_address(
     app: App, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with run_mongo() as server:
-        uri = f"{server.rstrip('/')}/gone"
-        await stock_mongo(uri)
-        async with reading_from(app, uri) as http:
-            assert (await search_ok(http))["results"]
-    async with reading_from(app, uri, seconds=1.0) as http:
-        check_503(await post_search(http), "store")
+    with socket.socket() as refusing:
+        refusing.bind(("127.0.0.1", 0))  # keeps the port, and does not listen
+        uri = f"mongodb://127.0.0.1:{refusing.getsockname()[1]}/gone"
+        async with reading_from(app, uri, seconds=0.2) as http:
+            check_503(await post_search(http), "store")
     (reason,) = reasons(caplog)
     assert uri in reason
 
@@ -302,7 +299,7 @@ async def test_a_stopped_mongodb_is_a_503_and_only_the_log_has_its_address(
 async def test_a_hanging_mongodb_is_a_503_within_the_deadline(app: App) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        async with reading_from(app, f"mongodb://127.0.0.1:{port}/silent", seconds=1.0) as http:
+        async with reading_from(app, f"mongodb://127.0.0.1:{port}/silent", seconds=0.2) as http:
             check_503(await post_search(http), "store")
 
 

@@ -22,7 +22,7 @@ from tests.servers.gateway import run_gateway
 from tests.servers.otlp import OtlpCollector
 from toolscript.app.app import App, open_app
 from toolscript.domain.requests import current_request_id, request_id
-from toolscript.settings import Settings
+from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.request_tracking import RequestTracking
 from toolscript.surfaces.http.served_app import ServedApp
@@ -68,6 +68,14 @@ async def http(served: App) -> AsyncIterator[httpx.AsyncClient]:
         yield opened
 
 
+@pytest.fixture(scope="module")
+async def shared_http(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[httpx.AsyncClient]:
+    """For tests that look at the response only."""
+    settings = load_settings(variables={}, data_dir=tmp_path_factory.mktemp("shared"), search_model="hashed-64")
+    async with open_app(settings, serving=True) as app, client(ServedApp(settings, app)) as opened:
+        yield opened
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
@@ -85,11 +93,11 @@ async def http(served: App) -> AsyncIterator[httpx.AsyncClient]:
     ],
 )
 async def test_every_response_has_the_id_of_its_request(
-    http: httpx.AsyncClient, method: str, path: str, status: int
+    shared_http: httpx.AsyncClient, method: str, path: str, status: int
 ) -> None:
-    answer = await http.request(method, path, headers={"X-Request-ID": "mine"})
+    answer = await shared_http.request(method, path, headers={"X-Request-ID": "mine"})
     assert (answer.status_code, answer.headers.get_list("x-request-id")) == (status, ["mine"])
-    anonymous = await http.request(method, path)
+    anonymous = await shared_http.request(method, path)
     UUID(anonymous.headers["x-request-id"])
 
 
@@ -105,8 +113,8 @@ async def test_responses_have_the_id_while_the_application_is_opening(small: Set
 
 
 @pytest.mark.parametrize("sent", [b"", b"   ", b"x" * 129, "größer".encode(), b"tab\there", b"\x7f", b"\xff"])
-async def test_an_invalid_id_is_replaced(http: httpx.AsyncClient, sent: bytes) -> None:
-    answer = await http.get("/health", headers=[(b"X-Request-ID", sent)])
+async def test_an_invalid_id_is_replaced(shared_http: httpx.AsyncClient, sent: bytes) -> None:
+    answer = await shared_http.get("/health", headers=[(b"X-Request-ID", sent)])
     UUID(answer.headers["x-request-id"])
 
 

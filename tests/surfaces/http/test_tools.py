@@ -9,19 +9,27 @@ from typing import Any
 import httpx
 import pytest
 
-from toolscript.app.app import App
+from toolscript.app.app import App, open_app
 from toolscript.retrieval.learned_ranking import LEARNED
 from toolscript.services.catalogue.demo import load_demo_items
+from toolscript.settings import load_settings
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.served_app import ServedApp
 
 
-@pytest.fixture
-async def http(app: App) -> AsyncIterator[httpx.AsyncClient]:
-    await app.sync.run(load_demo_items())
+@pytest.fixture(scope="module")
+async def http(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of an application with the demo's tools, which no test changes."""
+    settings = load_settings(variables={}, data_dir=tmp_path_factory.mktemp("tools"), search_model="hashed-64")
+    async with open_app(settings) as opened:
+        await opened.sync.run(load_demo_items())
+        async with connect(opened) as client:
+            yield client
+
+
+def connect(app: App) -> httpx.AsyncClient:
     transport = httpx.ASGITransport(create_http_app(ServedApp(app.settings, app)))
-    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-        yield client
+    return httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
 
 
 @pytest.mark.req("S-04")
@@ -112,9 +120,10 @@ async def test_health_and_readiness_respond(http: httpx.AsyncClient) -> None:
 
 
 @pytest.mark.req("D-11")
-async def test_an_unavailable_store_is_a_503(http: httpx.AsyncClient, app: App) -> None:
+async def test_an_unavailable_store_is_a_503(app: App) -> None:
     await app.item_store.close()
-    answer = await http.get("/ready")
+    async with connect(app) as http:
+        answer = await http.get("/ready")
     assert answer.status_code == 503
     assert answer.json()["error"]["code"] == "UNAVAILABLE"
 

@@ -77,10 +77,11 @@ async def app(tmp_path: Path) -> AsyncIterator[App]:
         yield opened
 
 
-@pytest.fixture
-async def agent(app: App) -> AsyncIterator[Agent]:
-    async with connect(app) as opened:
-        yield opened
+@pytest.fixture(scope="module")
+async def agent(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Agent]:
+    """An agent of a gateway that many tests use: none of them creates a key or a profile."""
+    async with open_gateway(tmp_path_factory.mktemp("data")) as opened, connect(opened) as made:
+        yield made
 
 
 def build_text(value: Any, **more: Any) -> dict[str, Any]:

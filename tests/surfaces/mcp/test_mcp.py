@@ -752,20 +752,16 @@ def two(tmp_path: Path) -> StdioServerParameters:
     return stdio(file, tmp_path / "data", TOOLSCRIPT_SEARCH_MODEL="hashed-64")
 
 
-@pytest.mark.req("G-08", "G-02")
-async def test_the_first_search_of_a_new_agent_already_finds_the_tools(two: StdioServerParameters) -> None:
+@pytest.mark.req("G-08", "G-02", "G-05")
+async def test_the_first_search_and_the_first_call_of_a_new_agent_work(two: StdioServerParameters) -> None:
     async with Client(two) as client:
         assert (await Agent(client).find("good__echo"))[:1] == ["good__echo"]
-
-
-@pytest.mark.req("G-08", "G-05")
-async def test_the_first_call_of_a_new_agent_works(two: StdioServerParameters) -> None:
-    async with Client(two) as client:
         await until(partial(_pid_is_available, Agent(client)))
     async with Client(two) as client:
         assert await pid_behind(Agent(client)) > 0
 
 
+@pytest.mark.extended
 @pytest.mark.req("G-08", "X-05")
 async def test_two_agents_share_a_folder_and_the_second_continues_without_the_first(
     two: StdioServerParameters, tmp_path: Path
@@ -795,6 +791,7 @@ async def test_another_process_becomes_the_gateway_when_the_first_ends(
         for agent in agents:
             await until(partial(_pid_is_available, agent))
         before, upstream = holder(tmp_path / "data"), await pid_behind(agents[0])
+        assert await pid_behind(agents[1]) == upstream
         os.kill(before, sent)
         await until(lambda: _are_gone([before]))
         answers = [await _try_call(agent) for agent in agents]

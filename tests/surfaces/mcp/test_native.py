@@ -22,6 +22,7 @@ from mcp_types import (
     TextResourceContents,
 )
 
+from tests.fixtures.examples import choose
 from tests.fixtures.serving import build_mcp_command, serve_configuration
 from tests.servers import make_scripted_spec
 from toolscript.app.app import App
@@ -117,7 +118,11 @@ async def through_another_process(folder: Path) -> AsyncIterator[Client]:
         yield client
 
 
-@pytest.fixture(scope="module", params=[over_http, over_stdio, through_another_process])
+# `through_another_process` is over stdio, too, beside a gateway like that of `over_http`.
+WAYS = choose([over_http, over_stdio, through_another_process], over_http, through_another_process)
+
+
+@pytest.fixture(scope="module", params=WAYS)
 async def client(
     anyio_backend: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Client]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,8 @@ class Notes:
     """The server whose lists and resources change, and the configuration that names it."""
 
     folder: Path
+    served: tuple[App, str] | None = None
+    """A gateway that serves it already, for tests that change no list and no profile."""
     lists: dict[str, list[Any]] = field(default_factory=lambda: {key: list(value) for key, value in LISTS.items()})
     updates: int = 0
 
@@ -71,7 +73,7 @@ class Notes:
 
 
 def open_gateway(notes: Notes) -> AbstractAsyncContextManager[tuple[App, str]]:
-    return serve_configuration(notes.configuration, notes.folder)
+    return nullcontext(notes.served) if notes.served else serve_configuration(notes.configuration, notes.folder)
 
 
 @asynccontextmanager
@@ -110,6 +112,15 @@ CONNECTIONS = (over_http, through_another_process)
 @pytest.fixture
 def notes(tmp_path: Path) -> Notes:
     return Notes(tmp_path)
+
+
+@pytest.fixture(scope="module")
+async def shared_notes(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Notes]:
+    """Notes with a gateway, for tests that change no list and no profile."""
+    notes = Notes(tmp_path_factory.mktemp("notes"))
+    async with open_gateway(notes) as served:
+        notes.served = served
+        yield notes
 
 
 @pytest.mark.parametrize("connect", choose([over_http, over_stdio, through_another_process], *CONNECTIONS))
@@ -209,8 +220,8 @@ async def wait_for(heard: asyncio.Queue[str], part: str) -> str:
     return method
 
 
-async def test_an_older_client_over_http_is_promised_no_notifications(notes: Notes) -> None:
-    async with over_http(notes, mode="legacy") as client:
+async def test_an_older_client_over_http_is_promised_no_notifications(shared_notes: Notes) -> None:
+    async with over_http(shared_notes, mode="legacy") as client:
         capabilities = client.server_capabilities
         assert capabilities.tools is not None
         assert not capabilities.tools.list_changed
@@ -235,21 +246,21 @@ async def test_a_stream_ends_when_the_gateway_does_and_nothing_waits_for_it(note
         assert [change async for change in changes] == []
 
 
-async def test_a_server_is_followed_only_while_somebody_listens(notes: Notes) -> None:
-    async with open_gateway(notes) as (app, _), asyncio.timeout(TIMEOUT_SECONDS):
+async def test_a_server_is_followed_only_while_somebody_listens(shared_notes: Notes) -> None:
+    async with open_gateway(shared_notes) as (app, _), asyncio.timeout(TIMEOUT_SECONDS):
         wanted = ChangeFilter(uris=(WELCOME,))
         async with app.native_changes.open(wanted) as one, app.native_changes.open(wanted) as two:
-            notes.update_resources()
+            shared_notes.update_resources()
             assert await anext(one) == await anext(two)
         async with app.native_changes.open(wanted) as three:
-            notes.update_resources()
+            shared_notes.update_resources()
             assert await anext(three) == ResourceChanged(WELCOME)
             assert one.honoured == three.honoured
 
 
-async def test_the_number_of_streams_is_bounded(notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_number_of_streams_is_bounded(shared_notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native_changes, "MAX_STREAMS", 1)
-    async with open_gateway(notes) as (_, url), Client(f"{url}/mcp") as client:
+    async with open_gateway(shared_notes) as (_, url), Client(f"{url}/mcp") as client:
         async with client.listen(prompts_list_changed=True):
             with pytest.raises(MCPError, match="1 subscriptions are open, which is the limit"):
                 async with client.listen(prompts_list_changed=True):
@@ -264,10 +275,10 @@ async def test_the_number_of_streams_is_bounded(notes: Notes, monkeypatch: pytes
 
 
 async def test_a_client_that_takes_nothing_holds_each_change_once_and_is_ended_at_the_bound(
-    notes: Notes, monkeypatch: pytest.MonkeyPatch
+    shared_notes: Notes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(native_changes, "MAX_WAITING", 2)
-    async with open_gateway(notes) as (app, _), app.native_changes.open(ChangeFilter(uris=(WELCOME,))) as stream:
+    async with open_gateway(shared_notes) as (app, _), app.native_changes.open(ChangeFilter(uris=(WELCOME,))) as stream:
         for uri in ("a", "a", "a", "b", "c", "d"):
             stream.deliver(ResourceChanged(uri))
         assert [change.uri async for change in stream if isinstance(change, native_changes.ResourceChanged)] == [

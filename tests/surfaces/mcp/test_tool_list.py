@@ -6,20 +6,20 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp import Client, MCPError
 from mcp.client.subscriptions import ToolsListChanged
 from mcp_types import CallToolResult, ElicitResult, TextContent, Tool
 
-from tests.fixtures.examples import choose
+from tests.fixtures.examples import choose, scale_examples
 from tests.fixtures.serving import build_mcp_command, serve_configuration
 from tests.servers import make_scripted_spec
 from toolscript.app.app import App
@@ -78,6 +78,8 @@ class Scene:
     """A server whose tools change, one with tools for every purpose, and the configuration of both."""
 
     folder: Path
+    served: tuple[App, str] | None = None
+    """A gateway that serves it already, for tests that change nothing of both."""
     tools: list[dict[str, Any]] = field(default_factory=lambda: list(TOOLS_OF_NOTES))
 
     def __post_init__(self) -> None:
@@ -97,7 +99,7 @@ class Scene:
 
 
 def open_gateway(scene: Scene) -> AbstractAsyncContextManager[tuple[App, str]]:
-    return serve_configuration(scene.configuration, scene.folder)
+    return nullcontext(scene.served) if scene.served else serve_configuration(scene.configuration, scene.folder)
 
 
 @asynccontextmanager
@@ -108,7 +110,7 @@ async def over_http(scene: Scene, profile: str = "", **options: Any) -> AsyncIte
 
 @asynccontextmanager
 async def over_stdio(scene: Scene, profile: str = "", **options: Any) -> AsyncIterator[Client]:
-    arguments = ["--config", str(scene.configuration), "--data-dir", str(scene.folder / "data")]
+    arguments = ["--config", str(scene.configuration), "--data-dir", str(scene.folder / "own")]
     arguments += ["--profile", profile] if profile else []
     async with Client(build_mcp_command(scene.folder, *arguments), **options) as client:
         await until(lambda: has_overview(client))
@@ -158,15 +160,27 @@ def scene(tmp_path: Path) -> Scene:
     return Scene(tmp_path)
 
 
+@pytest.fixture(scope="module")
+async def shared_scene(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
+    """A scene with a gateway, for tests that only read and call."""
+    scene = Scene(tmp_path_factory.mktemp("scene"))
+    async with open_gateway(scene) as served:
+        scene.served = served
+        yield scene
+
+
 # `through_another_process` is over stdio, too, beside a gateway like that of `over_http`.
 CONNECTIONS = (over_http, through_another_process)
-EVERYWHERE = pytest.mark.parametrize("connect", choose([over_http, over_stdio, through_another_process], *CONNECTIONS))
+WAYS = [over_http, over_stdio, through_another_process]
+EVERYWHERE = pytest.mark.parametrize("connect", choose(WAYS, *CONNECTIONS))
+# Another process passes on whatever it gets: tests that are EVERYWHERE and those of notifications show that it does.
+MAINLY_OVER_HTTP = pytest.mark.parametrize("connect", choose(WAYS, over_http))
 
 
 @EVERYWHERE
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_pinned_tools_are_listed_beside_our_own(connect: Any, mode: str, scene: Scene) -> None:
-    async with connect(scene, mode=mode) as client:
+async def test_pinned_tools_are_listed_beside_our_own(connect: Any, mode: str, shared_scene: Scene) -> None:
+    async with connect(shared_scene, mode=mode) as client:
         tools = await list_tools(client)
     pinned = ["notes__read", *(f"good__{name}" for name in BUILT_IN), "notes__odd"]
     assert list(tools) == [*OWN, *pinned]
@@ -185,9 +199,9 @@ async def test_pinned_tools_are_listed_beside_our_own(connect: Any, mode: str, s
     }
 
 
-@EVERYWHERE
-async def test_each_profile_has_its_own_pinned_tools_and_overview(connect: Any, scene: Scene) -> None:
-    async with connect(scene, profile="writer") as client:
+@MAINLY_OVER_HTTP
+async def test_each_profile_has_its_own_pinned_tools_and_overview(connect: Any, shared_scene: Scene) -> None:
+    async with connect(shared_scene, profile="writer") as client:
         tools = await list_tools(client)
         assert list(tools) == [*OWN, *(f"notes__{name}" for name in ("hidden", "odd", "read", "write"))]
         description = tools["search_tools"].description or ""
@@ -201,9 +215,9 @@ async def test_each_profile_has_its_own_pinned_tools_and_overview(connect: Any, 
         assert read_text(unknown).startswith("no such tool: 'good__ecco': use search_tools, ")
 
 
-@EVERYWHERE
-async def test_a_pinned_tool_is_called_as_call_tool_would(connect: Any, scene: Scene) -> None:
-    async with connect(scene) as client:
+@MAINLY_OVER_HTTP
+async def test_a_pinned_tool_is_called_as_call_tool_would(connect: Any, shared_scene: Scene) -> None:
+    async with connect(shared_scene) as client:
         calls: list[tuple[str, dict[str, Any]]] = [
             ("good__echo", {"text": "grüße", "times": 2}),
             ("good__echo", {"text": 7}),
@@ -225,7 +239,7 @@ async def test_a_pinned_tool_is_called_as_call_tool_would(connect: Any, scene: S
 
 @EVERYWHERE
 async def test_approvals_questions_and_handles_of_large_results_come_with_direct_calls_too(
-    connect: Any, scene: Scene
+    connect: Any, shared_scene: Scene
 ) -> None:
     questions: list[str] = []
 
@@ -233,7 +247,7 @@ async def test_approvals_questions_and_handles_of_large_results_come_with_direct
         questions.append(params.message)
         return ElicitResult(action="accept", content={"allow": True, "name": "Ada"})
 
-    async with connect(scene, profile="careful", elicitation_callback=elicit) as client:
+    async with connect(shared_scene, profile="careful", elicitation_callback=elicit) as client:
         direct = await call(client, "good__echo", text="a")
         assert not direct.is_error
         assert direct == await call(client, "call_tool", tool_id="good__echo", arguments={"text": "a"})
@@ -241,7 +255,7 @@ async def test_approvals_questions_and_handles_of_large_results_come_with_direct
         assert questions[0] == questions[1]
         assert "good__echo" in questions[0]
     questions.clear()
-    async with connect(scene, profile="asking", elicitation_callback=elicit) as client:
+    async with connect(shared_scene, profile="asking", elicitation_callback=elicit) as client:
         answered = await call(client, "newer__ask")
         assert answered.structured_content["responses"]["name"]["content"]["name"] == "Ada"
         assert questions == ["Your name?"]
@@ -268,9 +282,9 @@ async def test_a_direct_call_is_in_the_audit_and_counts_for_feedback(scene: Scen
         assert (event.tool, event.surface, event.profile) == ("good__echo", "mcp", "default")
 
 
-@EVERYWHERE
-async def test_what_is_not_pinned_cannot_be_called_by_its_name(connect: Any, scene: Scene) -> None:
-    async with connect(scene) as client:
+@MAINLY_OVER_HTTP
+async def test_what_is_not_pinned_cannot_be_called_by_its_name(connect: Any, shared_scene: Scene) -> None:
+    async with connect(shared_scene) as client:
         for name in ("notes__write", "notes__hidden", "notes__odd name", "gone__x", "gone__y", "notes__", "", "grüße"):
             refused = await call(client, name)
             assert refused.is_error
@@ -278,7 +292,7 @@ async def test_what_is_not_pinned_cannot_be_called_by_its_name(connect: Any, sce
         assert not (await call(client, "call_tool", tool_id="notes__write", arguments={})).is_error
 
 
-@EVERYWHERE
+@MAINLY_OVER_HTTP
 async def test_a_client_that_listens_hears_of_changed_tools(connect: Any, scene: Scene) -> None:
     async with (
         connect(scene) as client,
@@ -394,7 +408,7 @@ async def test_misspelt_and_superfluous_entries_are_reported(scene: Scene) -> No
             assert (await call(client, "notes__tool20")).is_error
 
 
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.parametrize("mode", choose(["auto", "legacy"], "auto"))
 async def test_a_gateway_that_is_starting_lists_our_own_tools_at_once_and_the_others_later(
     mode: str, scene: Scene
 ) -> None:
@@ -462,11 +476,11 @@ async def test_over_http_the_list_comes_early_too_and_who_listens_hears_of_the_o
         await running
 
 
-async def test_behind_another_gateway_an_unknown_profile_has_our_own_tools_alone(scene: Scene) -> None:
-    arguments = ("--data-dir", str(scene.folder / "other"), "--profile", "wrtier")
+async def test_behind_another_gateway_an_unknown_profile_has_our_own_tools_alone(shared_scene: Scene) -> None:
+    arguments = ("--data-dir", str(shared_scene.folder / "unknown"), "--profile", "wrtier")
     async with (
-        open_gateway(scene) as (_, url),
-        Client(build_mcp_command(scene.folder, "--gateway", url, *arguments)) as client,
+        open_gateway(shared_scene) as (_, url),
+        Client(build_mcp_command(shared_scene.folder, "--gateway", url, *arguments)) as client,
     ):
         assert (await client.list_tools()).tools == TOOLS
         with pytest.raises(MCPError, match="no such profile: 'wrtier'"):
@@ -477,6 +491,7 @@ def test_our_own_tools_have_names_that_no_pinned_tool_can_have() -> None:
     assert not any("__" in name for name in OWN)
 
 
+@settings(max_examples=scale_examples(100))
 @given(
     servers=st.lists(st.tuples(st.text(min_size=1, max_size=64), st.integers(0, 10**6)), max_size=300),
     skills=st.lists(st.text(min_size=1, max_size=64), max_size=100),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -51,9 +53,22 @@ def web(authorization: Authorization) -> Iterator[ProtectedServer]:
 
 @pytest.fixture
 async def app(tmp_path: Path, web: ProtectedServer) -> AsyncIterator[App]:
-    settings = load_settings(
-        variables={}, data_dir=tmp_path / "data", search_model="hashed-64", allowed_hosts="tools.example.com"
-    )
+    async with open_gateway(tmp_path / "data", web) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+async def shared_app(
+    anyio_backend: str, tmp_path_factory: pytest.TempPathFactory, web: ProtectedServer
+) -> AsyncIterator[App]:
+    """For tests that finish no login, create no key and change no server."""
+    async with open_gateway(tmp_path_factory.mktemp("data"), web) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def open_gateway(folder: Path, web: ProtectedServer) -> AsyncIterator[App]:
+    settings = load_settings(variables={}, data_dir=folder, search_model="hashed-64", allowed_hosts="tools.example.com")
     registered = replace(web.make_spec(name="registered"), oauth=OAuthSpec(client_id="own", redirect_port=33418))
     async with open_app(settings, serving=True) as app:
         shared = web.make_spec(name="shared", per_user=True)
@@ -93,8 +108,8 @@ async def test_a_login_is_begun_and_finished_in_one_browser_and_the_server_conne
         assert called.status_code == 200
 
 
-async def test_what_comes_with_the_redirect_is_text(app: App) -> None:
-    async with connect(app) as browser:
+async def test_what_comes_with_the_redirect_is_text(shared_app: App) -> None:
+    async with connect(shared_app) as browser:
         answer = await browser.get("/callback", params={"state": "<script>alert(1)</script>", "error": "<b>"})
         assert (answer.status_code, "<b>" in answer.text) == (404, False)
         assert "alert(1)" not in answer.text
@@ -110,15 +125,17 @@ async def test_what_comes_with_the_redirect_is_text(app: App) -> None:
     ],
     ids=["a program", "another page", "another port", "no encryption"],
 )
-async def test_only_the_gateways_own_page_begins_a_login(app: App, origin: str | None, url: str, status: int) -> None:
-    async with connect(app, url) as http:
+async def test_only_the_gateways_own_page_begins_a_login(
+    shared_app: App, origin: str | None, url: str, status: int
+) -> None:
+    async with connect(shared_app, url) as http:
         refused = await http.post(PATH, headers={"Origin": origin} if origin else {})
         assert refused.status_code == status, refused.text
         assert "toolscript login" in refused.text or origin == "https://evil.example" or "may not call" in refused.text
 
 
-async def test_over_https_the_cookie_is_secure_and_the_address_is_that_of_the_page(app: App) -> None:
-    async with connect(app, "https://tools.example.com") as http:
+async def test_over_https_the_cookie_is_secure_and_the_address_is_that_of_the_page(shared_app: App) -> None:
+    async with connect(shared_app, "https://tools.example.com") as http:
         begun = await http.post(PATH, headers={"Origin": "https://tools.example.com"})
         assert begun.status_code == 200, begun.text
         assert "Secure" in begun.headers["set-cookie"]
@@ -133,8 +150,8 @@ async def test_a_server_that_waits_for_a_login_can_be_stopped(app: App) -> None:
         assert (await http.get("/ready")).json()["servers"]["stopped"] == 1
 
 
-async def test_servers_that_cannot_be_logged_in_at_from_here_say_why(app: App) -> None:
-    async with connect(app) as http:
+async def test_servers_that_cannot_be_logged_in_at_from_here_say_why(shared_app: App) -> None:
+    async with connect(shared_app) as http:
         local = await http.post("/api/v1/servers/local/login", headers=OWN)
         assert (local.status_code, "needs no login" in local.text) == (400, True)
         fixed = await http.post("/api/v1/servers/registered/login", headers=OWN)
@@ -188,11 +205,11 @@ async def test_users_make_see_and_remove_their_own_logins_and_no_others(app: App
 
 
 @pytest.mark.usefixtures("_read_keys_every_time")
-@pytest.mark.parametrize("scope", list(Scope))
-async def test_own_logins_need_the_scope_call_and_that_of_the_installation_admin(app: App, scope: Scope) -> None:
-    _, key = await app.keys.create("someone", [scope], tenant="acme")
+async def test_own_logins_need_the_scope_call_and_that_of_the_installation_admin(app: App) -> None:
+    paths = ((OWN_PATH, Scope.CALL), ("/api/v1/servers/shared/login", Scope.ADMIN))
     async with connect(app) as http:
-        for path, needed in ((OWN_PATH, Scope.CALL), ("/api/v1/servers/shared/login", Scope.ADMIN)):
+        for scope, (path, needed) in product(Scope, paths):
+            _, key = await app.keys.create(f"{scope.value}-{needed.value}", [scope], tenant="acme")
             state = "/api/v1/own-logins" if needed is Scope.CALL else path
             statuses = [
                 (await http.request(method, url, headers=OWN | {"X-API-Key": sent})).status_code
@@ -203,8 +220,8 @@ async def test_own_logins_need_the_scope_call_and_that_of_the_installation_admin
             assert statuses == [*(allowed if scope is needed else [403] * 3), 401, 401, 401], (path, scope)
 
 
-async def test_without_a_name_there_is_no_own_login(app: App) -> None:
-    async with connect(app) as http:
+async def test_without_a_name_there_is_no_own_login(shared_app: App) -> None:
+    async with connect(shared_app) as http:
         assert (await http.get("/api/v1/own-logins")).json() == {"user": None, "servers": []}
         for method in ("POST", "DELETE"):
             refused = await http.request(method, OWN_PATH, headers=OWN)
@@ -268,8 +285,8 @@ async def test_a_login_that_does_not_succeed_ends_with_a_page_that_says_why(
         check(page, 404, "This login has ended", "took too long")
 
 
-async def test_while_the_gateway_starts_the_redirect_ends_with_a_page(app: App) -> None:
-    transport = httpx.ASGITransport(create_http_app(ServedApp(app.settings)))
+async def test_while_the_gateway_starts_the_redirect_ends_with_a_page(shared_app: App) -> None:
+    transport = httpx.ASGITransport(create_http_app(ServedApp(shared_app.settings)))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:3780") as browser:
         page = await browser.get("/callback", params={"state": "x", "code": "y"})
         assert (page.status_code, "<h1>Not logged in</h1>" in page.text) == (503, True)
