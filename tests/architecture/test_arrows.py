@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.sources import parse_file
+from tests.architecture.sources import parse_file, walk_statements
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "toolscript"
@@ -146,7 +146,7 @@ def _files() -> Iterator[tuple[str, Path, ast.Module]]:
 @functools.cache
 def _imports(tree: ast.Module) -> list[str]:
     imported: list[str] = []
-    for node in ast.walk(tree):
+    for node in walk_statements(tree):
         if isinstance(node, ast.Import):
             imported += (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -159,8 +159,12 @@ def _own_imports(tree: ast.Module) -> Iterator[str]:
     for imported in _imports(tree):
         top, _, rest = imported.partition(".")
         if top == "toolscript" and rest not in {"", "__version__"}:
-            path = rest.replace(".", "/")
-            yield path if (SOURCE / path).is_dir() or (SOURCE / f"{path}.py").is_file() else path.rpartition("/")[0]
+            yield _find_module(rest.replace(".", "/"))
+
+
+@functools.cache
+def _find_module(path: str) -> str:
+    return path if (SOURCE / path).is_dir() or (SOURCE / f"{path}.py").is_file() else path.rpartition("/")[0]
 
 
 def _find_prefix(name: str, rules: dict[str, set[str]]) -> set[str]:
@@ -234,7 +238,7 @@ def test_folders_files_and_functions_stay_small() -> None:
         lines = len(file.read_text(encoding="utf-8").splitlines())
         if lines > MAX_FILE_LINES:
             large.append(f"{name}: {lines} lines")
-        for node in ast.walk(tree):
+        for node in walk_statements(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 length = (node.end_lineno or 0) - node.lineno + 1
                 if length > MAX_FUNCTION_LINES:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.architecture.sources import parse
+
 TESTS = Path(__file__).parents[1]
 
 
@@ -28,7 +30,7 @@ def _read_citations() -> tuple[frozenset[str], frozenset[str]]:
         text = file.read_text(encoding="utf-8")
         if "mark.req(" not in text:
             continue
-        for ids, is_extended in _read_tests(ast.parse(text)):
+        for ids, is_extended in _read_tests(parse(text)):
             cited |= ids
             if not is_extended:
                 cited_in_make_test |= ids
@@ -49,7 +51,11 @@ def _read_tests(module: ast.Module) -> Iterator[tuple[set[str], bool]]:
             marks = [*module_marks, node]
         else:
             continue
-        yield _read_ids(marks), any("pytest.mark.extended" in ast.unparse(mark) for mark in marks)
+        yield _read_ids(marks), any(_is_extended(mark) for mark in marks)
+
+
+def _is_extended(mark: ast.AST) -> bool:
+    return any(isinstance(node, ast.Attribute) and node.attr == "extended" for node in ast.walk(mark))
 
 
 def _read_ids(marks: Sequence[ast.AST]) -> set[str]:

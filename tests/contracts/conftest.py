@@ -9,13 +9,15 @@ import pytest
 
 from tests.contracts.engines import INDEXES, open_index
 from tests.fixtures.databases import open_memory_database
+from tests.fixtures.examples import choose
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.items import SqlItems
 from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.stores import ItemStore, SkillStore
 
-STORES = ["sqlite-file", "sqlite-memory", "postgres"]
+# SQLite in memory differs by its address alone, and most other tests use it.
+STORES = choose(["sqlite-file", "sqlite-memory", "postgres"], "sqlite-file", "postgres")
 
 
 @pytest.fixture(params=INDEXES)

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from tests.contracts.engines import LIBRARIES, open_knowledge, open_reader
+from tests.fixtures.examples import choose
+from toolscript.adapters.mongo.knowledge import MongoKnowledge
 from toolscript.domain.errors import Invalid, NotFound, Unavailable
 from toolscript.domain.knowledge import Chunk, Extraction, KnowledgeRecords, Position, Source, SourceStatus, derive_id
 from toolscript.domain.search import TermCounts
@@ -49,7 +51,8 @@ def in_order(extractions: list[Extraction]) -> list[Extraction]:
     return sorted(extractions, key=lambda each: each.id)
 
 
-@pytest.fixture(params=LIBRARIES)
+# SQLite in memory differs by its address alone.
+@pytest.fixture(params=choose(LIBRARIES, "sqlite-file", "postgres", "mongo"))
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[KnowledgeStore]:
     opened = open_knowledge(request.param, tmp_path, request)
     yield opened
@@ -118,14 +121,22 @@ async def test_replacing_leaves_nothing_stale_and_keeps_the_order(store: Knowled
     assert await store.get_contents(BOOK.id) == ([], [])
 
 
-async def test_a_source_larger_than_one_batch_is_replaced_completely(store: KnowledgeStore) -> None:
+async def test_a_source_larger_than_one_batch_is_replaced_completely(
+    store: KnowledgeStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if isinstance(store, MongoKnowledge):  # the server of the tests takes 7 s for batches of the usual size
+        monkeypatch.setattr("toolscript.adapters.mongo.knowledge.READ_BATCH", 100)
+        monkeypatch.setattr("toolscript.adapters.mongo.knowledge.WRITE_BATCH", 50)
+
     def build_chunks(*numbers: int) -> list[Chunk]:
         return [Chunk(derive_id(n), BOOK.id, str(n), Position(page=n, line=2 * n), n) for n in numbers]
 
-    await store.replace(BOOK, build_chunks(*range(1_300)), [])
-    assert (await store.get_contents(BOOK.id))[0] == build_chunks(*range(1_300))
-    await store.replace(BOOK, build_chunks(*range(1_299, 1_290, -1)), [])
-    assert (await store.get_contents(BOOK.id))[0] == build_chunks(*range(1_299, 1_290, -1))
+    count = 230 if isinstance(store, MongoKnowledge) else 1_300
+    await store.replace(BOOK, build_chunks(*range(count)), [])
+    assert (await store.get_contents(BOOK.id))[0] == build_chunks(*range(count))
+    last = range(count - 1, count - 10, -1)
+    await store.replace(BOOK, build_chunks(*last), [])
+    assert (await store.get_contents(BOOK.id))[0] == build_chunks(*last)
     assert await store.count_contents() == {BOOK.id: (9, 0)}
 
 
@@ -197,7 +208,7 @@ async def test_extractions_are_added_and_replaced_by_id(store: KnowledgeStore) -
     assert await store.count_contents() == {BOOK.id: (2, 2)}
 
 
-@pytest.mark.parametrize("unknown", [PAPER.id, "no-id", "\0", ""])
+@pytest.mark.parametrize("unknown", choose([PAPER.id, "no-id", "\0", ""], PAPER.id, "\0"))
 async def test_extractions_of_an_unknown_source_are_refused(store: KnowledgeStore, unknown: str) -> None:
     await store.replace(BOOK, [], [])
     nobody = replace(PAPER, id=unknown)
@@ -242,36 +253,36 @@ def _deep(levels: int) -> dict[str, Any]:
     return {"a": _deep(levels - 1)} if levels else {}
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        pytest.param("\0", id="null"),
-        pytest.param("\udc00", id="surrogate"),
-        pytest.param(2**63, id="large"),
-        pytest.param(float("nan"), id="nan"),
-        pytest.param(float("inf"), id="infinite"),
-        pytest.param({"\0": 1}, id="null in a name"),
-        pytest.param({1: "a"}, id="number as name"),
-        pytest.param({"$ref": "a", "$id": "b"}, id="reference"),
-        pytest.param([{"b": {"$inc": 1}}], id="operator"),
-        pytest.param({1, 2}, id="set"),
-        pytest.param(object(), id="object"),
-        pytest.param(_deep(60), id="deep"),
-    ],
-)
-async def test_a_value_that_one_store_cannot_hold_is_rejected_by_all(store: KnowledgeStore, value: Any) -> None:
+UNSTORABLE: dict[str, Any] = {
+    "null": "\0",
+    "surrogate": "\udc00",
+    "large": 2**63,
+    "nan": float("nan"),
+    "infinite": float("inf"),
+    "null in a name": {"\0": 1},
+    "number as name": {1: "a"},
+    "reference": {"$ref": "a", "$id": "b"},
+    "operator": [{"b": {"$inc": 1}}],
+    "set": {1, 2},
+    "object": object(),
+    "deep": _deep(60),
+}
+
+
+async def test_a_value_that_one_store_cannot_hold_is_rejected_by_all(store: KnowledgeStore) -> None:
     (chunk,) = chunks_of(BOOK, "one")
     await store.replace(BOOK, [chunk], [])
-    with pytest.raises(Invalid, match=f"extraction '{extraction(BOOK, chunk.id).id}' cannot be stored"):
-        await store.replace(BOOK, [], [extraction(BOOK, chunk.id, a=value)])
-    with pytest.raises(Invalid, match=r"source .* cannot be stored"):
-        await store.replace(replace(BOOK, metadata={"a": [value]}), [], [])
-    with pytest.raises(Invalid, match=r"extraction .* cannot be stored"):
-        await store.add_extractions(BOOK.id, [extraction(BOOK, chunk.id, a=value)])
-    with pytest.raises(Invalid, match=f"source '{BOOK.id}' cannot be stored"):
-        await store.set_status(BOOK.id, SourceStatus.INDEXING, {"a": value})
-    assert await store.get_contents(BOOK.id) == ([chunk], [])
-    assert await store.list_sources() == [BOOK]
+    for name, value in UNSTORABLE.items():
+        with pytest.raises(Invalid, match=f"extraction '{extraction(BOOK, chunk.id).id}' cannot be stored"):
+            await store.replace(BOOK, [], [extraction(BOOK, chunk.id, a=value)])
+        with pytest.raises(Invalid, match=r"source .* cannot be stored"):
+            await store.replace(replace(BOOK, metadata={"a": [value]}), [], [])
+        with pytest.raises(Invalid, match=r"extraction .* cannot be stored"):
+            await store.add_extractions(BOOK.id, [extraction(BOOK, chunk.id, a=value)])
+        with pytest.raises(Invalid, match=f"source '{BOOK.id}' cannot be stored"):
+            await store.set_status(BOOK.id, SourceStatus.INDEXING, {"a": value})
+        assert await store.get_contents(BOOK.id) == ([chunk], []), name
+        assert await store.list_sources() == [BOOK], name
 
 
 async def test_records_of_another_source_are_refused(store: KnowledgeStore) -> None:

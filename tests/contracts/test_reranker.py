@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.examples import choose
 from tests.fixtures.rerankers import WORDS, RerankApi, cross_encoder, share
 from toolscript.adapters.http_reranker import HttpReranker
 from toolscript.adapters.onnx.reranker import OnnxReranker, find_reranker
@@ -18,9 +19,12 @@ pytestmark = pytest.mark.req("D-12", "X-02")
 
 QUERY = "the cat eats fish"
 PASSAGES = ["the cat eats the fish", "a dog walks", "", "日本語", "fish " * 3000, "rain \ud800 and snow", "cat"]
+KINDS = ["onnx", "onnx-two-classes", "http", "http-texts"]
+# The others differ by what they send and how they read a score, which the order of scores shows.
+with_one_of_each_adapter = pytest.mark.parametrize("reranker", choose(KINDS, "onnx", "http"), indirect=True)
 
 
-@pytest.fixture(params=["onnx", "onnx-two-classes", "http", "http-texts"])
+@pytest.fixture(params=KINDS)
 async def reranker(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Reranker]:
     kind = request.param
     if kind.startswith("onnx"):
@@ -44,12 +48,14 @@ async def test_scores_come_in_the_order_of_the_passages(reranker: Reranker) -> N
     assert await reranker.scores(QUERY, PASSAGES[::-1]) == pytest.approx(scores[::-1], abs=1e-6)
 
 
+@with_one_of_each_adapter
 async def test_a_score_depends_only_on_its_own_passage(reranker: Reranker) -> None:
     together = await reranker.scores(QUERY, PASSAGES)
     alone = [(await reranker.scores(QUERY, [passage]))[0] for passage in PASSAGES]
     assert alone == pytest.approx(together, abs=1e-6)
 
 
+@with_one_of_each_adapter
 async def test_thousands_of_passages_are_scored(reranker: Reranker) -> None:
     chosen = random.Random(5)
     passages = [" ".join(chosen.choices(WORDS, k=chosen.randrange(1, 30))) for _ in range(2000)]
@@ -57,6 +63,7 @@ async def test_thousands_of_passages_are_scored(reranker: Reranker) -> None:
     assert scores == pytest.approx([share(QUERY, passage) for passage in passages], abs=1e-6)
 
 
+@with_one_of_each_adapter
 async def test_concurrent_queries_have_the_same_scores_as_single_ones(reranker: Reranker) -> None:
     queries = [f"the {word} of rain" for word in WORDS[:12]]
     at_once = await asyncio.gather(*(reranker.scores(query, PASSAGES) for query in queries))
@@ -64,6 +71,7 @@ async def test_concurrent_queries_have_the_same_scores_as_single_ones(reranker: 
         assert await reranker.scores(query, PASSAGES) == pytest.approx(scores, abs=1e-6)
 
 
+@with_one_of_each_adapter
 async def test_a_query_of_any_length_is_accepted(reranker: Reranker) -> None:
     for query in ("", " ", "cat " * 5000, "\ud800", "🐈"):
         assert len(await reranker.scores(query, PASSAGES)) == len(PASSAGES)

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.contracts.engines import INDEXES, open_index
-from tests.fixtures.examples import scale_examples
+from tests.fixtures.examples import choose, scale_examples
 from toolscript.adapters.memory import HashedEmbedder
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.documents import SqlDocuments
@@ -36,6 +36,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:Local mode performs exact")
 OURS, THEIRS = "acme", "acme "
 WORDS = ["wine", "red", "lease", "rent", "cellar", "zebra", "wines", "the"]
 STORES = ["sqlite", "postgres"]
+PAIRS = [f"{index}, {store}" for index, store in itertools.product(INDEXES, STORES)]
+# Each index and each store.
+FEW_PAIRS = ["memory, postgres", "qdrant-edge, sqlite", "qdrant-client-local, sqlite", "pgvector, postgres"]
 
 texts = st.lists(st.sampled_from(WORDS), min_size=1, max_size=6).map(" ".join)
 long_texts = st.tuples(texts, texts).map(lambda two: f"{two[0]}. " * 60 + f"{two[1]}. " * 60)
@@ -107,7 +110,7 @@ class Archive:
         return json.dumps(comparable, sort_keys=True).encode()
 
 
-@pytest.fixture(scope="module", params=[f"{i}, {s}" for i, s in itertools.product(INDEXES, STORES)])
+@pytest.fixture(scope="module", params=choose(PAIRS, *FEW_PAIRS))
 def archive(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive]:
     kind, store = request.param.split(", ")
     url = "sqlite://" if store == "sqlite" else request.getfixturevalue("postgres_server")

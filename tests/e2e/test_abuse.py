@@ -18,6 +18,7 @@ import httpx
 import psutil
 import pytest
 
+from tests.fixtures.examples import choose
 from tests.servers import make_scripted_spec
 from tests.servers.gateway import RunningGateway, run_gateway
 
@@ -205,13 +206,12 @@ ATTACKS: dict[str, tuple[Callable[[RunningGateway], int], set[int]]] = {
 }
 
 
-@pytest.mark.parametrize(("attack", "statuses"), ATTACKS.values(), ids=ATTACKS)
+# "1500 idle connections" shows what 500 do.
+@pytest.mark.parametrize("name", choose(ATTACKS, *(name for name in ATTACKS if name != "500 idle connections")))
 def test_an_attack_on_the_connection_disturbs_nobody(
-    gateway: RunningGateway,
-    process: psutil.Process,
-    attack: Callable[[RunningGateway], int],
-    statuses: set[int],
+    gateway: RunningGateway, process: psutil.Process, name: str
 ) -> None:
+    attack, statuses = ATTACKS[name]
     with expect_calm(gateway, process):
         assert attack(gateway) in statuses
 

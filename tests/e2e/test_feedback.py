@@ -72,6 +72,8 @@ def list_feedback(http: httpx.Client) -> list[dict[str, Any]]:
     return tools
 
 
+# tests/unit/services/catalogue/test_learning.py and tests/surfaces/http/test_feedback.py show it in parts.
+@pytest.mark.extended
 @pytest.mark.req("Q-05")
 def test_a_tool_that_was_called_rises_for_a_paraphrase_until_it_is_reset(http: httpx.Client) -> None:
     deadline = time.monotonic() + DEADLINE_SECONDS

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import urllib.request
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def started(folder: Path) -> Iterator[RunningGateway]:
     """A gateway with the default model and no hub. Tests only read from it."""
     unreachable = "http://127.0.0.1:9"
-    with run_gateway(folder, preloaded=False, DATA_DIR=str(folder), SEARCH_MODEL="", HUB_URL=unreachable) as gateway:
+    with run_gateway(folder, DATA_DIR=str(folder), SEARCH_MODEL="", HUB_URL=unreachable) as gateway:
         yield gateway
 
 
@@ -44,8 +45,11 @@ def test_the_main_job_runs_on_an_empty_folder_with_no_network(started: RunningGa
     assert "model" not in started.output
 
 
-def toolscript(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*toolscript_command(), *arguments], capture_output=True, text=True, check=False)
+def toolscript(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Runs the command, with these variables, which are named without `TOOLSCRIPT_`."""
+    environment = os.environ | {f"TOOLSCRIPT_{name}": value for name, value in variables.items()}
+    command = [*toolscript_command(), *arguments]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.req("X-05", "S-05")
@@ -71,7 +75,7 @@ def test_a_second_process_that_needs_the_folder_itself_gets_a_clear_message(
 @pytest.mark.req("S-05")
 def test_the_note_of_a_killed_gateway_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "gateway.json").write_text('{"url": "http://127.0.0.1:9", "pid": 1}', encoding="utf-8")
-    found = toolscript("search", "read_file", "--data-dir", str(tmp_path), "--limit", "1")
+    found = toolscript("search", "read_file", "--data-dir", str(tmp_path), "--limit", "1", SEARCH_MODEL="hashed-64")
     assert "filesystem__read_file" in found.stdout
     assert found.returncode == 0
 

@@ -1,4 +1,4 @@
-"""Three gateways on one PostgreSQL and one configuration file give the same answers, whatever happens to them."""
+"""Several gateways on one PostgreSQL and one configuration file give the same answers, whatever happens to them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 import pytest
 
+from tests.fixtures.examples import choose
 from tests.servers import make_scripted_spec
 from tests.servers.gateway_process import Gateway, start_gateway, wait_until
 
@@ -27,7 +28,7 @@ PLANS = "[plans.default]\nrequests_per_minute = 1\n"
 class Replicas:
     """Gateways that share a database and a configuration file."""
 
-    def __init__(self, folder: Path, store: str, stack: ExitStack) -> None:
+    def __init__(self, folder: Path, store: str, stack: ExitStack, count: int) -> None:
         self.folder, self._stack = folder, stack
         self.garden = folder / "garden.json"
         self.shared = folder / "shared.json"
@@ -41,7 +42,7 @@ class Replicas:
         }
         self.offer("water_the_plants")
         self.configure(base=make_scripted_spec(tools=["echo", "pid"]))
-        self.gateways = [self.start(n) for n in range(3)]
+        self.gateways = [self.start(n) for n in range(count)]
         wait_until(lambda: all(gateway.is_ready() for gateway in self.gateways))
 
     def start(self, number: int) -> Gateway:
@@ -65,13 +66,13 @@ class Replicas:
         tools = gateway.http.get("/tools").json()["tools"]
         return [*found, [hit["id"] for hit in skills["tools"]], tools]
 
-    def agree(self, *tools: str, among: int = 3) -> None:
+    def agree(self, *tools: str, among: int | None = None) -> None:
         """Waits until all gateways know exactly these tools and give the same answers."""
 
         def have_agreed() -> bool:
             answers = [self.answers(gateway) for gateway in self.gateways[:among]]
             known = [[tool["toolId"] for tool in answer[-1]] for answer in answers]
-            return known == [sorted(tools)] * among and all(answer == answers[0] for answer in answers)
+            return known == [sorted(tools)] * len(answers) and all(answer == answers[0] for answer in answers)
 
         def is_found() -> bool:
             """A search that a stall of the machine has degraded says so, and need not find anything."""
@@ -84,10 +85,11 @@ class Replicas:
 
 
 @pytest.fixture
-def replicas(tmp_path: Path, postgres: str) -> Iterator[Replicas]:
+def replicas(tmp_path: Path, postgres: str, request: pytest.FixtureRequest) -> Iterator[Replicas]:
+    """Three gateways, or as many as a test asks for."""
     drop_index(postgres)  # other tests leave theirs
     with ExitStack() as stack:
-        yield Replicas(tmp_path, postgres, stack)
+        yield Replicas(tmp_path, postgres, stack, getattr(request, "param", 3))
     drop_index(postgres)
 
 
@@ -146,6 +148,7 @@ def _check_shared_limits(replicas: Replicas) -> None:
 
 
 @pytest.mark.req("G-15")
+@pytest.mark.parametrize("replicas", choose([2, 3], 2), indirect=True)
 def test_gateways_agree_on_what_is_in_quarantine_and_on_an_approval(replicas: Replicas) -> None:
     tool = "garden__water_the_plants"
     replicas.configure(garden=make_scripted_spec(watch=str(replicas.garden)))

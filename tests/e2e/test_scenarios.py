@@ -226,6 +226,8 @@ async def test_default_model_initialization(tmp_path: Path) -> None:
         assert hub.requests == []
 
 
+# tests/unit/adapters/onnx/test_model_folders.py shows that a model is downloaded once and found afterwards.
+@pytest.mark.extended
 @pytest.mark.req("S-07")
 async def test_a_model_of_the_hub_is_downloaded_once(tmp_path: Path) -> None:
     """Scenario: Default model initialization, of the model that was the default there."""

@@ -116,7 +116,7 @@ def recording_requests(status: int = 200, body: bytes = b"") -> Iterator[tuple[s
             """Tests print nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Recorder)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}", requests

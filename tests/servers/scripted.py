@@ -217,7 +217,8 @@ class Server:
         if "watch" in behaviour:
             threading.Thread(target=self._watch, args=(Path(behaviour["watch"]),), daemon=True).start()
         if "subscriptions" in behaviour:
-            threading.Thread(target=self._announce, args=(Path(behaviour["subscriptions"]),), daemon=True).start()
+            file = Path(behaviour["subscriptions"])
+            threading.Thread(target=self._announce, args=(file, file.read_bytes()), daemon=True).start()
         sys.stderr.write("".join(f"{line}\n" for line in behaviour.get("log", ())))
         sys.stderr.flush()
         time.sleep(behaviour.get("slow_start", 0))
@@ -397,9 +398,8 @@ class Server:
                 if self._initialized:
                     self._send(method=f"notifications/{kind}/list_changed")
 
-    def _announce(self, file: Path) -> None:
-        """Announces updates of the followed resources when the file changes."""
-        seen = file.read_bytes()
+    def _announce(self, file: Path, seen: bytes) -> None:
+        """Announces updates of the followed resources when the file differs from what was seen."""
         while True:
             time.sleep(POLL_SECONDS)
             if (content := file.read_bytes()) != seen:

@@ -145,7 +145,7 @@ def relay_names(url: str) -> Iterator[str]:
             pass
 
     server = _QuietServer(("127.0.0.1", 0), Relay)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}/mcp"

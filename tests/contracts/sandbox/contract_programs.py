@@ -30,7 +30,7 @@ class ContractPrograms:
     raise_in_line_2: str
     """Two lines, of which the second raises an error."""
     sleep: str
-    """Sleeps for a second."""
+    """Sleeps for half a second."""
     wait: str
     swallow_and_wait: str
     """Calls `stop`, catches whatever that raises, and then waits."""

@@ -18,7 +18,7 @@ PYTHON_PROGRAMS = ContractPrograms(
     fail_uncaught='total = 1\nawait call_host("fail", {})',
     raise_in_line_3='def give_up():\n    # a reason\n    raise ValueError("broken")\ngive_up()',
     raise_in_line_2="text = 'ü'\n1 / 0",
-    sleep="import asyncio\nawait asyncio.sleep(1)",
+    sleep="import asyncio\nawait asyncio.sleep(0.5)",
     wait='await call_host("wait", {})',
     swallow_and_wait=(
         'try:\n    await call_host("stop", {})\nexcept BaseException:\n    pass\nawait call_host("wait", {})'

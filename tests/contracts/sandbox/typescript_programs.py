@@ -17,7 +17,7 @@ TYPESCRIPT_PROGRAMS = ContractPrograms(
     fail_uncaught='const total = 1;\nawait call_host("fail", {});',
     raise_in_line_3='function giveUp() {\n  // a reason\n  throw new Error("broken");\n}\ngiveUp();',
     raise_in_line_2="const text: string = 'ü';\nthrow new Error(text);",
-    sleep="await new Promise((done) => setTimeout(done, 1000));",
+    sleep="await new Promise((done) => setTimeout(done, 500));",
     wait='await call_host("wait", {});',
     swallow_and_wait='try {\n  await call_host("stop", {});\n} catch {}\nawait call_host("wait", {});',
     loop="while (true) {}",

@@ -73,7 +73,7 @@ async def open_agent(options: list[str], mode: Any) -> AsyncIterator[Agent]:
         yield agents[0]
 
 
-@pytest.mark.parametrize("first", MODES)
+@pytest.mark.parametrize("first", choose(MODES, MODES[1]))
 @pytest.mark.parametrize("second", choose(MODES, MODES[0]))
 async def test_each_question_reaches_the_user_of_its_agent_whichever_process_is_the_gateway(
     options: list[str], first: str, second: str
@@ -108,9 +108,10 @@ async def test_commands_are_refused_with_and_without_a_gateway(options: list[str
         assert b"this caller cannot be asked" in finished.stderr
 
 
-@pytest.mark.parametrize(
-    ("policy", "needed"), [("writes", ["create_directory", "write_file"]), ("destructive", ["write_file"])]
-)
+POLICIES = [("writes", ["create_directory", "write_file"]), ("destructive", ["write_file"])]
+
+
+@pytest.mark.parametrize(("policy", "needed"), [POLICIES[1], pytest.param(*POLICIES[0], marks=pytest.mark.extended)])
 async def test_a_real_server_says_which_of_its_tools_need_approval(
     tmp_path: Path, policy: str, needed: list[str]
 ) -> None:

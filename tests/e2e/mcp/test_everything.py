@@ -31,6 +31,7 @@ from mcp_types import (
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic import BaseModel
 
+from tests.fixtures.examples import choose
 from tests.fixtures.serving import serve
 from tests.servers.preloaded import toolscript_command
 from tests.servers.real import real_servers
@@ -221,7 +222,11 @@ async def older_over_stdio(folder: Path, configuration: Path, **options: Any) ->
         yield client
 
 
-@pytest.fixture(scope="module", params=[over_http, over_stdio, older_over_stdio])
+# The newest protocol and the older one, HTTP and stdio: each is in one of those chosen.
+WAYS = choose([over_http, over_stdio, older_over_stdio], over_http, older_over_stdio)
+
+
+@pytest.fixture(scope="module", params=WAYS)
 async def both(
     anyio_backend: str, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Both]:

@@ -15,6 +15,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp_types import CallToolResult, TextContent
 
+from tests.fixtures.examples import choose
 from tests.servers.gateway import run_gateway
 from tests.servers.preloaded import toolscript_command
 from tests.servers.real import real_servers
@@ -25,7 +26,7 @@ TIMEOUT_SECONDS = 120.0
 TOKENS = 2000
 LINES = [f"{n}: an ordinary line of a long file" for n in range(50_000)]
 LINES[31_415] = "31415: the wombat escaped"
-WAYS = ["http", "stdio", "forwarded"]
+WAYS = choose(["http", "stdio", "forwarded"], "http", "forwarded")  # which is over stdio as well
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,9 @@ from mcp_types import CallToolResult, TextContent, Tool
 from tests.servers.preloaded import toolscript_command
 from tests.servers.real import real_servers
 
-pytestmark = pytest.mark.req("G-14", "G-08")
+# tests/surfaces/mcp/test_tool_list.py shows the same with scripted servers, and test_profiles.py that a process which
+# forwards has its own profile.
+pytestmark = [pytest.mark.req("G-14", "G-08"), pytest.mark.extended]
 
 TIMEOUT_SECONDS = 120.0
 PROFILES = {
