@@ -33,7 +33,7 @@ OpenPage = Callable[..., Awaitable[Page]]
 MISSING = "no Chromium, or no playwright: `make test` installs both; TOOLSCRIPT_TEST_CHROMIUM names another browser"
 
 
-# Fontconfig reads its files again when a folder of fonts has changed, and a thread of Chromium that draws text meanwhile
+# Fontconfig reads its files again when a folder of fonts has changed, and a thread of Chromium that draws text then
 # crashes the browser: that happened when the home folder of the test that started it was deleted.
 FONTS = """<!DOCTYPE fontconfig SYSTEM "fonts.dtd">
 <fontconfig><include ignore_missing="yes">/etc/fonts/fonts.conf</include><rescan><int>0</int></rescan></fontconfig>
