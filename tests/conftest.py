@@ -163,6 +163,7 @@ def _nobodys_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(variable)
     for variable in ("MONGODB_URI", "QDRANT_URL"):
         monkeypatch.delenv(variable, raising=False)
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # hides what is written only at the end of a process
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("TOOLSCRIPT_HUB_URL", "http://127.0.0.1:9")
 

@@ -30,8 +30,10 @@ def _open_umask() -> Iterator[None]:
 
 
 def find_open_paths(folder: Path) -> dict[str, str]:
-    """What other users have access to in the folder, with its mode."""
-    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (folder, *folder.rglob("*"))}
+    """What other users have access to in the folder, with its mode. The next file of Qdrant's log is left out: a thread
+    of its own creates it at any time, in a folder that is closed to others."""
+    paths = [path for path in folder.rglob("*") if not (path.parent.name == "wal" and path.name.startswith("open-"))]
+    modes = {path: stat.S_IMODE(path.stat().st_mode) for path in (folder, *paths)}
     return {str(path.relative_to(folder)): oct(mode) for path, mode in modes.items() if mode & 0o077}
 
 

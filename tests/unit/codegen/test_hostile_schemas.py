@@ -66,9 +66,9 @@ HOSTILE = {
 def test_a_hostile_schema_is_bounded(kind: str) -> None:
     schema = HOSTILE[kind]
     item = Item(server="s", name="t", type=ItemType.TOOL, description="", input_schema=schema, output_schema=schema)
-    began = time.process_time()
+    began = time.thread_time()
     texts = [format_signature(item), generate_typescript([item]), generate_python([item])]
-    assert time.process_time() - began < MAX_SECONDS
+    assert time.thread_time() - began < MAX_SECONDS
     assert sum(map(len, texts)) < MAX_CHARACTERS
 
 

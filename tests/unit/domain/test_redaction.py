@@ -84,10 +84,10 @@ def test_arguments_of_any_depth_and_size_are_described_in_bounded_time() -> None
     characters = string.ascii_letters + string.digits + "-_ =:'\""
     long = "".join(random.Random(7).choices(characters, k=1_000_000))
     for arguments in ({"deep": deep}, {"long": long}, {"many": ["a" * 40] * 20_000}):
-        started = time.process_time()
+        started = time.thread_time()
         assert len(describe_arguments(arguments, as_digest=False)) <= 4001
         assert describe_arguments(arguments, as_digest=True).startswith("sha256:")
-        assert time.process_time() - started < 5
+        assert time.thread_time() - started < 5
 
 
 def test_digests_say_whether_arguments_are_the_same_but_not_which_secret_they_have() -> None:
@@ -106,6 +106,6 @@ def test_the_size_of_a_result_is_that_of_its_json(value: Any) -> None:
 
 @pytest.mark.slow
 def test_text_that_could_be_many_tokens_is_read_in_little_time() -> None:
-    start = time.process_time()
+    start = time.thread_time()
     redact_secrets("eyJaaaaaa-" * 20_000)
-    assert time.process_time() - start < 10
+    assert time.thread_time() - start < 10

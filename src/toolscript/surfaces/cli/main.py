@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -88,7 +88,7 @@ class _Toolscript(click.Group):
             with _end_without_reader():  # prints --help and --version
                 return super().make_context(*arguments, **more)
         except OSError as error:
-            sys.exit(_print_error(_explain(error)))
+            _end_with(error)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -102,7 +102,7 @@ class _Toolscript(click.Group):
             raise  # click handles these
         except Exception as error:  # a bug: one line instead of a stack trace
             log.debug("unexpected", exc_info=error)
-            sys.exit(_print_error(_explain(error)))
+            _end_with(error)
 
 
 @contextmanager
@@ -116,9 +116,24 @@ def _end_without_reader() -> Iterator[None]:
             poll.register(output, 0)
         if not poll.poll(0):
             raise  # another pipe broke
-        for output in (STANDARD_OUTPUT, STANDARD_ERROR):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), output)  # Python still writes what is left when it ends
+        _drop_output(STANDARD_OUTPUT, STANDARD_ERROR)
         sys.exit(0)
+
+
+def _drop_output(*outputs: int) -> None:
+    """Python still writes what is left when it ends, and would then end with 120."""
+    for output in outputs:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), output)
+
+
+def _end_with(error: Exception) -> NoReturn:
+    """Ends the command with an unexpected error, perhaps of writing its output."""
+    code = _print_error(_explain(error))
+    try:
+        sys.stdout.flush()
+    except OSError:
+        _drop_output(STANDARD_OUTPUT)
+    sys.exit(code)
 
 
 def _explain(error: Exception) -> ToolscriptError:

@@ -249,6 +249,6 @@ def test_a_piece_has_the_page_where_its_new_text_begins() -> None:
     ids=["sentences", "fewer sentences", "words", "one word", "lines", "fewer lines", "rows", "sections", "nothing"],
 )
 def test_two_megabytes_are_cut_quickly(book: list[Block]) -> None:
-    started = time.process_time()
+    started = time.thread_time()
     cut(book, size=216, overlap=40, measure=lambda text: len(text) // 4 + 1)
-    assert time.process_time() - started < 40
+    assert time.thread_time() - started < 40

@@ -133,9 +133,9 @@ def test_a_passage_begins_with_the_end_of_the_one_before() -> None:
 def test_cutting_takes_linear_time(unit: str) -> None:
     def seconds(length: int) -> float:
         text = (unit * length)[:length]
-        started = time.process_time()
+        started = time.thread_time()
         passages(text)
-        return time.process_time() - started
+        return time.thread_time() - started
 
     size = 100_000 if is_thorough() else 30_000
     maximum = 20 * max(min(seconds(size) for _ in range(3)), size / 5_000_000)
