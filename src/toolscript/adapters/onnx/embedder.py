@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -125,6 +125,7 @@ class OnnxEmbedder:
     def _forward(self, session: OnnxSession, rows: Sequence[Sequence[int]]) -> Vector:
         """Unit vectors for rows of token ids."""
         hidden, mask = session.forward(rows)
+        pooled: np.ndarray[Any, Any]
         if hidden.ndim == 2:  # noqa: PLR2004  (texts and dimensions: the model has averaged its tokens)
             pooled = hidden.astype(np.float32, copy=False)
         elif self._folder.card.pooling == "cls":
