@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import sys
 import time
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -18,6 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
+from tests.fixtures.examples import is_thorough
 from tests.servers.gateway import run_gateway
 from tests.servers.otlp import OtlpCollector
 from toolscript.app.app import App, open_app
@@ -29,7 +31,8 @@ from toolscript.surfaces.http.served_app import ServedApp
 
 pytestmark = pytest.mark.req("D-10")
 
-MAX_SECONDS_PER_REQUEST = 50e-6
+# 20 µs are needed. In `make test` twenty times that, for slow machines and for coverage, which triples it.
+MAX_SECONDS_PER_REQUEST = 50e-6 if is_thorough() and sys.gettrace() is None else 400e-6
 KEY = "a-key-of-the-tests"
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 CALLER = {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01"}
