@@ -73,17 +73,16 @@ async def test_a_dialog_that_is_needed_again_while_it_closes_is_shown(
     page = await open_page(f"{keyed.url}/{SEARCH}", expects=(REFUSED,))
     dialog = page.get_by_role("dialog", name="Sign in")
     await dialog.wait_for()
-    await page.evaluate("""import('/console/core/api.js').then(({ signInNeeded }) => {
+    await page.evaluate("""import('/console/core/api.js').then(({ signInNeeded }) => new Promise((hasClosed) => {
         const close = HTMLDialogElement.prototype.close;
         HTMLDialogElement.prototype.close = function () {
             HTMLDialogElement.prototype.close = close;
-            this.addEventListener('close', () => { window.hasClosed = true; });
+            this.addEventListener('close', () => hasClosed(true));
             close.call(this);  // its event comes later
             signInNeeded.set({ message: 'needed again' });
         };
         signInNeeded.set(null);
-    })""")
-    await page.wait_for_function("window.hasClosed")
+    }))""")
     await dialog.get_by_text("needed again").wait_for()
     await page.keyboard.press("Escape")
     await dialog.wait_for(state="hidden")
