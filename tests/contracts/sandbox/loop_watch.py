@@ -16,7 +16,7 @@ from toolscript.surfaces.cli.commands.gateway import GC_THRESHOLDS, SWITCH_INTER
 
 SCHEDULER_STATISTICS = Path("/proc/thread-self/schedstat")
 PAUSE_SECONDS = 0.002
-# In `make test` twenty times what it promises, for slow machines and coverage: a loop that is held up stays so for longer.
+# In `make test` twenty times what it promises, for slow machines and coverage: what holds a loop up does so longer.
 MAX_SECONDS = 0.1 if is_thorough() and sys.gettrace() is None else 2.0
 
 

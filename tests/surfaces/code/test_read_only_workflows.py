@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -69,11 +70,12 @@ async def test_a_version_that_writes_is_not_read_only(client: CodeClient) -> Non
 
 
 async def test_a_newer_version_that_the_catalogue_does_not_know_yet_writes_nothing_either(client: CodeClient) -> None:
-    """As on another gateway of the same store, until its next sync."""
+    """As on another gateway of the same store, until its next sync. A listing that saving has caused may come between:
+    then the catalogue knows that the newer version writes."""
     await save(client, "turn_later", READ)
     await save(client, "outer", "return await tools.workflows.turn_later({})")
     newer = await client.app.workflow_store.find("turn_later")
     assert newer
     await client.app.workflow_store.save(replace(newer, source=WRITE, is_read_only=False))
     response = await client.call_over_http("workflows__outer", {})
-    assert "disk__fail may change something, and this workflow is read-only" in response.text
+    assert re.search("(disk__fail|workflows__turn_later) may change something, and", response.text), response.text
