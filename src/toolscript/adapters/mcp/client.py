@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
+import anyio
 import httpx2
 import mcp_types as types
 from mcp import MCPError
@@ -69,15 +70,19 @@ class McpServers:
         """Connects for as long as the block lasts. Raises Unavailable with the reason if that fails."""
         auth = BearerAuth(spec, self._tokens) if self._tokens and may_log_in(spec) else None
         connection = _Connection(spec, self._max_answer_bytes, auth, on_log)
-        is_open = False
+        is_open = has_ended = False
         try:
             async with AsyncExitStack() as stack:
                 async with asyncio.timeout(within):
                     server = await self._open(stack, spec, connection)
                 is_open = True
                 yield server
+                has_ended = True
         except Exception as error:
             first = _root_cause(error)
+            if has_ended and isinstance(first, anyio.ClosedResourceError):
+                log.debug("late_answer", extra={"server": spec.name})  # it came while the SDK closed its streams
+                return
             if is_open or isinstance(first, ToolscriptError):
                 raise first from error
             if auth and auth.problem:

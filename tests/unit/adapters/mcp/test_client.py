@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from contextlib import AsyncExitStack
 from typing import Any
 
+import anyio
 import pytest
 
 from tests.fixtures.http_services import HttpDouble
 from toolscript.adapters.mcp import client
-from toolscript.adapters.mcp.client import McpServers
+from toolscript.adapters.mcp.client import McpServer, McpServers
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import Unavailable, UpstreamFailed
 from toolscript.domain.servers import ServerSpec, Transport
@@ -65,3 +67,19 @@ async def test_a_server_that_answers_no_ping_is_lost_only_when_it_works_on_no_ot
             web.may_answer.set()
             for result in await asyncio.gather(*calls):
                 assert result.content == [{"type": "text", "text": "done"}]
+
+
+async def test_an_answer_that_comes_while_the_connection_closes_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    open_server = McpServers._open
+
+    async def fail_late() -> None:
+        raise ExceptionGroup("as the SDK's", [anyio.ClosedResourceError()])
+
+    async def open_and_fail_late(servers: McpServers, stack: AsyncExitStack, *parts: Any) -> McpServer:
+        stack.push_async_callback(fail_late)
+        return await open_server(servers, stack, *parts)
+
+    monkeypatch.setattr(McpServers, "_open", open_and_fail_late)
+    with BusyServer() as web:
+        async with McpServers().connect(ServerSpec("web", Transport.HTTP, url=f"{web.root}/mcp"), within=60.0):
+            pass
