@@ -16,6 +16,12 @@ CLIENTS = {
     "vscode": "VS Code",
     "windsurf": "Windsurf",
 }
+# What an entry that `toolscript setup` writes has beside its command. Claude Code offers the tools of a server with
+# `alwaysLoad` in the first turn: it waits up to 5 s for them, and about 2 s, then goes on without them, otherwise.
+ENTRY_KEYS: Mapping[str, Mapping[str, str | bool]] = {
+    "claude-code": {"type": "stdio", "alwaysLoad": True},
+    "vscode": {"type": "stdio"},
+}
 KeyPath = tuple[str, ...]
 
 

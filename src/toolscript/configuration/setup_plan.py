@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from toolscript.configuration.client_files import ClientFile, KeyPath, ServerList, find_server_lists
+from toolscript.configuration.client_files import ENTRY_KEYS, ClientFile, KeyPath, ServerList, find_server_lists
 from toolscript.configuration.files import parse_entry
 from toolscript.configuration.jsonc import JsoncError, JsoncNode, parse_jsonc
 from toolscript.configuration.jsonc_edit import (
@@ -30,7 +30,6 @@ from toolscript.domain.servers import ServerSpec
 
 NAME = "toolscript"
 MAX_NAME_LENGTH = 64
-_TYPED_CLIENTS = frozenset({"claude-code", "vscode"})
 
 ParseSpec = Callable[[str, str], ServerSpec | None]
 
@@ -192,8 +191,7 @@ def _plan_change(found: FoundFile, command: Sequence[str]) -> FileChange:
     if own is None:
         names = (NAME if n == 1 else f"{NAME}-{n}" for n in count(1))
         own = next(name for name in names if name not in staying)
-        typed = {"type": "stdio"} if source.client in _TYPED_CLIENTS else {}
-        entry = {**typed, "command": command[0], "args": list(command[1:])}
+        entry = {**ENTRY_KEYS.get(source.client, {}), "command": command[0], "args": list(command[1:])}
         text = add_member(text, (*source.servers, own), format_source(entry, find_indent_unit(text)))
     variables = {k: v for s in found.moving for k, v in s.variables.items()}
     existing = parse_jsonc(text).root.find(*source.servers, own, "env") if variables else None

@@ -87,7 +87,8 @@ def test_the_servers_of_each_client_move_and_toolscript_takes_their_place(client
     file = clients.write(client, {"first": 1, key: entries, "last": [2]})
     assert clients.apply() == entries
     typed = {"type": "stdio"} if client in {"claude-code", "vscode"} else {}
-    own = {**typed, "command": "/opt/toolscript", "args": ["mcp"]}
+    loaded = {"alwaysLoad": True} if client == "claude-code" else {}
+    own = {**typed, **loaded, "command": "/opt/toolscript", "args": ["mcp"]}
     assert json.loads(file.read_text()) == {"first": 1, key: {"toolscript": own}, "last": [2]}
 
 
@@ -125,6 +126,8 @@ def test_claude_code_gets_toolscript_once_for_all_projects(clients: Clients) -> 
     assert list(after["mcpServers"]) == ["toolscript"]
     assert after["projects"] == {"/p": {"mcpServers": {}, "history": ["x"]}, "/q": {"mcpServers": {}}}
     assert after["numStartups"] == 7
+    assert after["mcpServers"]["toolscript"]["alwaysLoad"] is True
+    assert clients.plan() == {}
 
 
 def test_equal_servers_are_one_and_different_ones_get_distinct_names(clients: Clients) -> None:
