@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+import subprocess
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -76,4 +77,15 @@ def _describe_machine(quick: bool) -> str:
     python = f"{platform.python_implementation()} {platform.python_version()}"
     machine = f"{os.cpu_count()} cores, {platform.system()} on {platform.machine()}"
     day = datetime.now(UTC).date().isoformat()
-    return f"*{day}{', quick run' if quick else ''}: {machine}, {python}, {engines}.*"
+    commit = f", commit {found}" if (found := _read_commit()) else ""
+    return f"*{day}{', quick run' if quick else ''}{commit}: {machine}, {python}, {engines}.*"
+
+
+def _read_commit() -> str:
+    """The short name of the commit that is measured, with `-dirty` where files differ from it; empty without git."""
+    command = ["git", "describe", "--always", "--exclude=*", "--abbrev=8", "--dirty"]
+    try:
+        done = subprocess.run(command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return ""
+    return done.stdout.strip()

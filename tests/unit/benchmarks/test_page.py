@@ -33,6 +33,15 @@ def test_a_run_replaces_the_figures_of_its_own_processor_only(file: Path, monkey
     assert search.index("on aarch64") < search.index("1 ms") < search.index("on x86_64") < search.index("3 ms")
 
 
+def test_figures_name_the_commit_they_were_measured_at(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "_read_commit", lambda: "1234abcd-dirty")
+    page.write(file, {"Search": page.build_section([TABLE], quick=False)}, ["Index", "Search"])
+    assert file.read_text().count(", commit 1234abcd-dirty: ") == 1
+    monkeypatch.setattr(page, "_read_commit", lambda: "")
+    page.write(file, {"Search": page.build_section([TABLE], quick=False)}, ["Index", "Search"])
+    assert "1234abcd" not in file.read_text()
+
+
 def test_text_around_the_generated_part_stays(file: Path) -> None:
     file.write_text("By hand.\n" + file.read_text() + "And more.\n")
     page.write(file, {}, ["Index", "Search"])
