@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import tomllib
 from collections.abc import Iterator
@@ -20,9 +21,12 @@ from toolscript.surfaces.http.errors import STATUSES
 from toolscript.surfaces.http.openapi import KEY, TOKEN
 from toolscript.surfaces.http.served_app import ServedApp
 from toolscript.surfaces.mcp.definitions import CACHE_HINTS, INSTRUCTIONS, RUN_CODE, TOOLS
+from toolscript.surfaces.mcp.early_answers import VERSIONS, collect_default_answers, format_answers
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "docs" / "reference"
+# What `toolscript mcp` answers at its first start ever.
+EARLY_ANSWERS = ROOT / "src" / "toolscript" / "data" / "early_answers"
 
 
 def settings() -> str:
@@ -237,6 +241,8 @@ PAGES = {
 def main() -> None:
     for name, page in PAGES.items():
         (REFERENCE / name).write_text(page(), encoding="utf-8")
+    for version in VERSIONS:
+        (EARLY_ANSWERS / version).write_bytes(format_answers(asyncio.run(collect_default_answers(version))))
 
 
 if __name__ == "__main__":

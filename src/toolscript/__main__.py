@@ -1,5 +1,22 @@
-"""Lets `python -m toolscript` do what the `toolscript` command does."""
+"""The `toolscript` command, also as `python -m toolscript`. `toolscript mcp` needs little of it, and starts at once."""
 
-from toolscript.surfaces.cli.main import run
+from __future__ import annotations
 
-run()
+import sys
+
+
+def run() -> None:
+    """Runs the command with the arguments of this process."""
+    if sys.argv[1:2] == ["mcp"]:
+        from toolscript.pipe.carrier import run as run_pipe
+
+        code = run_pipe(sys.argv[2:])
+        if code is not None:
+            sys.exit(code)
+    from toolscript.surfaces.cli.main import run as run_command
+
+    run_command()
+
+
+if __name__ == "__main__":
+    run()

@@ -62,7 +62,7 @@ class Gateway:
         place = ["--gateway", self.url] if is_forwarded else ["--config", str(self.folder / "mcp.json")]
         variables = {"TOOLSCRIPT_SEARCH_MODEL": "hashed-64", "HOME": str(self.folder)}
         data = self.folder / ("forwarded" if is_forwarded else "stdio")
-        arguments += ["mcp", *place, "--data-dir", str(data)]
+        arguments += ["mcp", "--linger", "0", *place, "--data-dir", str(data)]
         return StdioServerParameters(command=command, args=arguments, env=variables)
 
     def read_messages(self, method: str) -> list[dict[str, Any]]:

@@ -35,8 +35,8 @@ MODULES = """
     toolscript.adapters.files.reader toolscript.adapters.json_schema.checker toolscript.adapters.mcp.client
     toolscript.adapters.observability.prometheus toolscript.adapters.qdrant.edge toolscript.adapters.sql.sqlite
     toolscript.adapters.tokens.jwt toolscript.surfaces.cli.client.completion toolscript.surfaces.cli.main
-    toolscript.surfaces.http.guard toolscript.surfaces.http.server toolscript.surfaces.mcp.remote_changes
-    toolscript.surfaces.mcp.server
+    toolscript.surfaces.cli.client.remote_gateway toolscript.surfaces.http.guard toolscript.surfaces.http.server
+    toolscript.surfaces.mcp.pipe_server toolscript.surfaces.mcp.remote_changes
     toolscript.surfaces.cli.commands.documents toolscript.surfaces.cli.commands.gateway
     toolscript.surfaces.cli.commands.knowledge toolscript.surfaces.cli.commands.mcp
     toolscript.surfaces.cli.commands.search toolscript.surfaces.cli.commands.tools
@@ -120,6 +120,7 @@ def _run(command: dict[str, Any]) -> None:
     is_unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
     sys.stdout.reconfigure(line_buffering=os.isatty(1), write_through=is_unbuffered)  # type: ignore[union-attr]
     sys.argv = [command["module"], *command["arguments"]]
+    sys.orig_argv = [sys.executable, *command["command"]]
     code: object = None
     try:
         runpy.run_module(command["module"], run_name="__main__", alter_sys=True)

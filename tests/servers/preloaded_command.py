@@ -24,6 +24,7 @@ def main() -> None:
         socket.send_fds(connection, [b"\0"], [0, 1, 2])
         with connection.makefile("rw") as lines:
             request = {"module": module, "arguments": arguments, "folder": os.getcwd()}  # noqa: PTH109
+            request["command"] = sys.orig_argv[1:]
             lines.write(json.dumps(request | {"environment": dict(os.environ)}) + "\n")
             lines.flush()
             pid = int(lines.readline())

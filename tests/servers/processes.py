@@ -7,12 +7,17 @@ import os
 import random
 import socket
 import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
+
+TOOLSCRIPT = Path(sys.prefix, "bin", "toolscript")
 REPOSITORY = Path(__file__).parents[2]
 # Systems give ports from 32768 on to whoever asks for any, which every connection does. Each process of a run with `-n`
 # chooses from some of the ports below.
@@ -55,6 +60,27 @@ def run_server(name: str, command: Sequence[str], advice: str = "", *, kill: boo
                 process.wait(timeout=20)
             except subprocess.TimeoutExpired:
                 process.kill()
+
+
+def find_processes(home: Path) -> list[psutil.Process]:
+    """The processes whose home folder it is."""
+    return [each for each in psutil.process_iter(["environ"]) if (each.info["environ"] or {}).get("HOME") == str(home)]
+
+
+def end_gateway(home: Path, timeout_seconds: float = 60) -> None:
+    """Stops the gateway of that home folder, also one that is only starting, and waits until no process has this home.
+    Raises ServerFailed with the processes that do not end by themselves, after it has killed them."""
+    deadline = time.monotonic() + timeout_seconds
+    while left := find_processes(home):
+        if time.monotonic() > deadline:
+            lines = [" ".join(process.cmdline()) for process in left]
+            for process in left:
+                process.kill()
+            raise ServerFailed(f"processes that did not end: {lines}")
+        environment = {"HOME": str(home), "PATH": os.environ["PATH"]}
+        # It fails while the gateway has not said where it is.
+        subprocess.run([TOOLSCRIPT, "gateway", "stop"], cwd=home, env=environment, capture_output=True, check=False)
+        psutil.wait_procs(left, timeout=1)
 
 
 def find_free_port() -> int:

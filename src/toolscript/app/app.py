@@ -98,6 +98,7 @@ from toolscript.services.tools.native import NativeItems
 from toolscript.services.tools.native_changes import NativeChanges
 from toolscript.services.tools.overview import ToolOverviews
 from toolscript.services.tools.ranking import ToolRanking
+from toolscript.services.tools.starting_servers import StartingServers
 from toolscript.services.tools.token_costs import TokenCosts
 from toolscript.services.tools.tool_map import DrawToolMap
 from toolscript.services.trust.screening import Screening
@@ -283,17 +284,13 @@ class App:
 
     def _build_tool_searches(self, gateway: Gateway) -> tuple[ToolSearch, HierarchicalSearch]:
         ranking, snapshots, events = self.tool_ranking, self.snapshots, self.observability.events
-
-        def is_incomplete() -> bool:
-            return gateway.is_incomplete
-
-        order = gateway.get_position
+        order, starting = gateway.get_position, StartingServers(gateway, self.visibility)
         return (
-            ToolSearch(ranking, snapshots, is_incomplete=is_incomplete, get_position=order, events=events),
+            ToolSearch(ranking, snapshots, starting=starting, get_position=order, events=events),
             HierarchicalSearch(
                 ranking,
                 snapshots,
-                is_incomplete=is_incomplete,
+                starting=starting,
                 get_position=order,
                 count_by_skill=self.visibility.count_by_skill,
                 events=events,

@@ -146,6 +146,8 @@ class SearchReport:
     timings_ms: dict[str, float] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     degraded: list[SearchPart] = field(default_factory=list)
+    servers_starting: list[str] = field(default_factory=list)
+    """Servers whose tools are not included yet."""
     span: Callable[[str], AbstractContextManager[object]] = no_span
     """Returns a context manager around the stage of a name, for tracing."""
 

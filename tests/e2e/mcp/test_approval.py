@@ -62,7 +62,7 @@ class Agent:
 @asynccontextmanager
 async def open_agent(options: list[str], mode: Any) -> AsyncIterator[Agent]:
     command, *arguments = toolscript_command()
-    server = StdioServerParameters(command=command, args=[*arguments, "mcp", *options], env=VARIABLES)
+    server = StdioServerParameters(command=command, args=[*arguments, "mcp", "--linger", "0", *options], env=VARIABLES)
     agents: list[Agent] = []
 
     async def answer(context: Any, params: ElicitRequestParams) -> ElicitResult:

@@ -207,7 +207,7 @@ async def over_http(folder: Path, configuration: Path, **options: Any) -> AsyncI
 @asynccontextmanager
 async def over_stdio(folder: Path, configuration: Path, **options: Any) -> AsyncIterator[Client]:
     command, *arguments = toolscript_command()
-    arguments += ["mcp", "--config", str(configuration), "--data-dir", str(folder / "data")]
+    arguments += ["mcp", "--linger", "0", "--config", str(configuration), "--data-dir", str(folder / "data")]
     environment = {"TOOLSCRIPT_SEARCH_MODEL": "hashed-64", "HOME": str(folder)}
     server = StdioServerParameters(command=command, args=arguments, env=environment)
     async with connect(server, **options) as client, asyncio.timeout(TIMEOUT_SECONDS):

@@ -46,7 +46,7 @@ class Place:
             "TOOLSCRIPT_RESULT_TOKENS": str(TOKENS),
             "HOME": str(self.folder),
         }
-        arguments += ["mcp", *place, "--data-dir", str(self.folder / way)]
+        arguments += ["mcp", "--linger", "0", *place, "--data-dir", str(self.folder / way)]
         stdio = StdioServerParameters(command=command, args=arguments, env=variables)
         async with Client(f"{self.url}/mcp" if way == "http" else stdio) as client:
             yield client

@@ -18,6 +18,7 @@ from toolscript.app.engines import Servers
 from toolscript.domain.servers import ServerSpec, Transport
 from toolscript.services.catalogue.gateway import Gateway
 from toolscript.settings import Settings, load_settings
+from toolscript.surfaces.http import served_app
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.input_limits import MAX_BODY_BYTES
 from toolscript.surfaces.http.served_app import ServedApp
@@ -518,14 +519,20 @@ ROUTES = [
 
 @pytest.mark.req("S-04", "D-11")
 @pytest.mark.parametrize("path", ROUTES)
-async def test_every_route_is_a_503_while_the_engine_is_opening(small: Settings, path: str) -> None:
+async def test_every_route_is_a_503_while_the_engine_is_opening(
+    small: Settings, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served_app, "OPEN_TIMEOUT_SECONDS", 0.01)
     async with open_client(ServedApp(small)) as http:
         error = refusal(await http.get(path), 503, "UNAVAILABLE")
         assert "search engine is not ready" in error["message"]
 
 
 @pytest.mark.req("S-04", "G-04")
-async def test_while_the_engine_is_opening_calls_are_refused_and_health_works(small: Settings) -> None:
+async def test_while_the_engine_does_not_open_calls_are_refused_and_health_works(
+    small: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served_app, "OPEN_TIMEOUT_SECONDS", 0.01)
     async with open_client(ServedApp(small)) as http:
         refusal(await http.post("/tools/good__echo", json={"text": "x"}), 503, "UNAVAILABLE")
         assert (await http.get("/health")).json()["status"] == "ok"
@@ -576,10 +583,11 @@ async def test_while_a_server_is_being_indexed_every_search_is_degraded(app: App
             assert answer["metadata"]["degraded"] == ["catalogue"]
         nothing = await http.get("/api/v1/search/tools", params={"query": "make a loud noise", "threshold": 1})
         error = refusal(nothing, 503, "UNAVAILABLE")
-        assert "tools are still being indexed: try again" in error["message"]
+        assert "tools are still being indexed (hang still starting): try again" in error["message"]
+        assert error["details"] == {"degraded": ["catalogue"], "servers_starting": ["hang"]}
         for strategy in ("standard", "direct"):
             response = await search_tools(app, SearchToolsArguments.parse({"query": "echo", "strategy": strategy}))
-            assert "Not every tool is indexed yet: try again in a moment for more." in response.splitlines()
+            assert response.splitlines()[-1] == "Still starting: hang. Their tools are not included yet."
 
         await app.gateway.apply([spec("good")])
         assert "degraded" not in (await http.get("/search", params={"q": "echo"})).json()

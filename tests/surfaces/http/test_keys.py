@@ -24,6 +24,7 @@ from toolscript.domain.documents import Document
 from toolscript.services.access import keys as module
 from toolscript.services.access.keys import Keys
 from toolscript.settings import load_settings
+from toolscript.surfaces.http import served_app
 from toolscript.surfaces.http.app import ROUTES, create_http_app
 from toolscript.surfaces.http.dependencies import get_scope
 from toolscript.surfaces.http.served_app import ServedApp
@@ -226,7 +227,10 @@ async def test_logs_and_events_have_the_name_of_the_key_and_never_the_key(lines:
         assert secret not in written + file.read_text()
 
 
-async def test_while_the_gateway_starts_a_named_key_is_neither_accepted_nor_refused(gateway: Gateway) -> None:
+async def test_while_the_gateway_starts_a_named_key_is_neither_accepted_nor_refused(
+    gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(served_app, "OPEN_TIMEOUT_SECONDS", 0.01)
     served = ServedApp(gateway.app.settings)
     transport = httpx.ASGITransport(create_http_app(served))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:

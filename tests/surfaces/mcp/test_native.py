@@ -98,12 +98,18 @@ async def over_http(folder: Path) -> AsyncIterator[Client]:
         yield client
 
 
+async def wait_for_prompts(client: Client) -> None:
+    """Waits until the gateway in another process has listed its servers."""
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while len((await client.list_prompts()).prompts) < 4:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
 @asynccontextmanager
 async def over_stdio(folder: Path) -> AsyncIterator[Client]:
     arguments = ("--config", str(write_configuration(folder)), "--data-dir", str(folder / "data"))
-    async with Client(build_mcp_command(folder, *arguments)) as client, asyncio.timeout(TIMEOUT_SECONDS):
-        while len((await client.list_prompts()).prompts) < 4:  # noqa: ASYNC110  (the event happens in another process)
-            await asyncio.sleep(0.05)
+    async with Client(build_mcp_command(folder, *arguments)) as client:
+        await wait_for_prompts(client)
         yield client
 
 
@@ -115,6 +121,7 @@ async def through_another_process(folder: Path) -> AsyncIterator[Client]:
         open_gateway(folder) as (_, url),
         Client(build_mcp_command(folder, "--gateway", url, "--data-dir", str(other))) as client,
     ):
+        await wait_for_prompts(client)
         yield client
 
 

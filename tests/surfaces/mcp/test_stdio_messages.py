@@ -26,7 +26,16 @@ ARGUMENTS = r'{"query": "\ud800"}'
 def test_a_line_that_is_no_message_gets_an_error_and_the_next_one_its_response(tmp_path: Path) -> None:
     configuration = tmp_path / "servers.json"
     configuration.write_text('{"mcpServers": {}}')
-    command = [*toolscript_command(), "mcp", "--config", str(configuration), "--data-dir", str(tmp_path / "data")]
+    command = [
+        *toolscript_command(),
+        "mcp",
+        "--linger",
+        "0",
+        "--config",
+        str(configuration),
+        "--data-dir",
+        str(tmp_path / "data"),
+    ]
     environment = os.environ | {"TOOLSCRIPT_SEARCH_MODEL": "hashed-64", "HOME": str(tmp_path)}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment) as process:
 

@@ -82,15 +82,18 @@ async def over_http(notes: Notes, **options: Any) -> AsyncIterator[Client]:
         yield client
 
 
+async def wait_for_prompts(client: Client) -> None:
+    """Waits until the gateway in another process has listed its servers."""
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        while not (await client.list_prompts()).prompts:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
 @asynccontextmanager
 async def over_stdio(notes: Notes, **options: Any) -> AsyncIterator[Client]:
     arguments = ("--config", str(notes.configuration), "--data-dir", str(notes.folder / "data"))
-    async with (
-        Client(build_mcp_command(notes.folder, *arguments), **options) as client,
-        asyncio.timeout(TIMEOUT_SECONDS),
-    ):
-        while not (await client.list_prompts()).prompts:  # noqa: ASYNC110  (the event happens in another process)
-            await asyncio.sleep(0.05)
+    async with Client(build_mcp_command(notes.folder, *arguments), **options) as client:
+        await wait_for_prompts(client)
         yield client
 
 
@@ -102,6 +105,7 @@ async def through_another_process(notes: Notes, **options: Any) -> AsyncIterator
         open_gateway(notes) as (_, url),
         Client(build_mcp_command(notes.folder, "--gateway", url, *arguments), **options) as client,
     ):
+        await wait_for_prompts(client)
         yield client
 
 
@@ -176,6 +180,7 @@ async def test_a_process_that_forwards_outlives_the_gateway_that_it_listens_to(m
         _, url = await gateway.enter_async_context(open_gateway(notes))
         arguments = ("--gateway", url, "--data-dir", str(notes.folder / "other"))
         client = await stack.enter_async_context(Client(build_mcp_command(notes.folder, *arguments), mode=mode))
+        await wait_for_prompts(client)
         if mode == "legacy":
             await client.subscribe_resource(WELCOME)
             await gateway.aclose()

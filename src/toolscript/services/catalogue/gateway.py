@@ -9,7 +9,7 @@ import logging
 import shlex
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -46,6 +46,9 @@ from toolscript.services.support.server_activity import ServerActivity
 
 # How many servers are started at a time only to be listed. Of starts that calls wait for there is no maximum.
 LISTING_SLOTS = 8
+# How long lists, and searches in an empty catalogue, wait for servers that nothing is known of. A server of one package
+# is listed after 1.2 s, after three times as long beside others. HTTP clients often give up after 5 s.
+FIRST_LISTING_SECONDS = 4.0
 
 Watcher = Callable[[ServerStatus], None]
 
@@ -82,7 +85,10 @@ class Gateway:
         """Held while servers are added, removed, started or stopped: a server that is removed must not be started."""
         self._is_closed = False
         self._slots = asyncio.Semaphore(LISTING_SLOTS)
-        self._is_opening = False
+        self._expected: Mapping[str, ServerSpec] = {}
+        """The servers of the first configuration, until it is applied."""
+        self._is_configured = asyncio.Event()
+        self._is_configured.set()
         self.configuration_error: str | None = None
         """Why the newest configuration is not in use."""
 
@@ -101,10 +107,15 @@ class Gateway:
         return [self._get_status(connection) for connection in self._by_name()]
 
     @property
+    def starting(self) -> list[str]:
+        """The servers that are not listed yet and of which the catalogue has nothing from an earlier run."""
+        coming = self._expected or [n for n, each in self._connections.items() if not each.has_settled.is_set()]
+        return [name for name in coming if name not in self._known_servers]
+
+    @property
     def is_incomplete(self) -> bool:
-        """Whether some server is not listed yet and the catalogue has nothing of it from an earlier run."""
-        coming = (name for name, connection in self._connections.items() if not connection.has_settled.is_set())
-        return self._is_opening or any(name not in self._known_servers for name in coming)
+        """Whether there are such servers, or the first configuration is not applied yet."""
+        return bool(self.starting) or not self._is_configured.is_set()
 
     def get_position(self, server: str) -> int:
         """The place of a server in the configuration; others come last."""
@@ -112,8 +123,8 @@ class Gateway:
 
     def get_approval(self, server: str) -> ApprovalPolicy:
         """Which tools of that server a person has to approve before each call, by its entry."""
-        connection = self._connections.get(server)
-        return connection.spec.approval if connection else ApprovalPolicy.NEVER
+        spec = self._find_spec(server)
+        return spec.approval if spec else ApprovalPolicy.NEVER
 
     def find_call_state(self, server: str) -> ServerState | None:
         """ASLEEP if the next call to that server has to start it, STOPPED if its calls are refused, else None."""
@@ -121,6 +132,13 @@ class Gateway:
         if connection is None or not (connection.is_asleep or connection.is_stopped):
             return None
         return ServerState.STOPPED if connection.is_stopped else ServerState.ASLEEP
+
+    def expect(self, specs: Sequence[ServerSpec], listed: Collection[str] = ()) -> None:
+        """Names the servers that the first `apply` will connect: until it has, calls wait. `listed` names those whose
+        items an earlier run listed."""
+        self._is_configured.clear()
+        self._expected = {spec.name: spec for spec in specs}
+        self._known_servers = {name: {} for name in listed}
 
     async def apply(
         self,
@@ -138,7 +156,13 @@ class Gateway:
         """
         async with self._change():
             self._stopped.update(stopped or {})
-            await self._apply(specs, among, listed)
+            if not self._connections:
+                self.expect(specs, listed or ())
+            try:
+                await self._apply(specs, among, listed)
+            finally:
+                self._expected = {}
+                self._is_configured.set()
 
     async def _apply(
         self, specs: Sequence[ServerSpec], among: Sequence[ServerSpec] | None, listed: Mapping[str, str] | None
@@ -147,11 +171,7 @@ class Gateway:
         self._positions = {spec.name: place for place, spec in enumerate(among or specs)}
         wanted = {spec.name: spec for spec in specs}
         configured = [spec.name for spec in among or specs]
-        self._is_opening = not self._connections
-        try:
-            self._known_servers = await self._sync.configure(configured) if self._sync else {}
-        finally:
-            self._is_opening = False
+        self._known_servers = await self._sync.configure(configured) if self._sync else {}
         ended = [c for name, c in self._connections.items() if wanted.get(name) != c.spec]
         of_users = self._close_user_connections({connection.spec.name for connection in ended})
         await asyncio.gather(of_users, *(connection.stop() for connection in ended))
@@ -239,13 +259,25 @@ class Gateway:
         keys = [key for key in self._user_connections if key[0] in servers]
         await asyncio.gather(*(self._user_connections.pop(key).stop() for key in keys))
 
-    async def settle(self, within: float) -> None:
-        """Waits until every server is ready, asleep, or has failed, at most that many seconds."""
-        waiting = [asyncio.ensure_future(c.has_settled.wait()) for c in self._connections.values()]
-        if waiting:
-            _, late = await asyncio.wait(waiting, timeout=within)
-            for wait in late:
-                wait.cancel()
+    async def settle(self, within: float, server: str | None = None) -> None:
+        """Waits until every server (or that one) is ready, asleep, or has failed, at most that many seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await self._is_configured.wait()
+                awaited = [each for name, each in self._connections.items() if server in {None, name}]
+                await asyncio.gather(*(each.has_settled.wait() for each in awaited))
+
+    async def wait_for_first_listing(self) -> None:
+        """Waits at the first start, when nothing was ever listed, until every server is listed or has failed, at most
+        FIRST_LISTING_SECONDS."""
+        if self.is_incomplete and not (self._known_servers or self._listed):
+            await self.settle(FIRST_LISTING_SECONDS)
+
+    async def wait_until_configured(self) -> None:
+        """Waits while the first configuration is being applied, at most as long as a call may take."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._timeouts.call):
+                await self._is_configured.wait()
 
     async def refresh(self) -> list[RefreshResult]:
         """Lists every server that is connected or asleep again and syncs the catalogue."""
@@ -284,7 +316,7 @@ class Gateway:
         Raises NotFound for a tool that the configuration excludes, Unavailable when the server cannot be connected or
         kept failing, RateLimited, UpstreamFailed when it fails or dies, TimedOut.
         """
-        connection, is_ok = self._find_connection(item), False
+        connection, is_ok = await self._find_connection(item), False
         admitted = self._admission.admit(item, connection.spec, self._timeouts.call)
         async with admitted, self._use(item, relay.user) as server:
             began = time.monotonic()
@@ -313,7 +345,7 @@ class Gateway:
     @asynccontextmanager
     async def _use(self, item: Item, user: str | None = None) -> AsyncIterator[ToolServer]:
         """The server of an item that the configuration allows. A server that is lost meanwhile is started again."""
-        connection = self._find_connection(item)
+        connection = await self._find_connection(item)
         if connection.spec.oauth.per_user and user != "":
             connection = self._find_user_connection(connection.spec, user)
         async with connection.use() as server:
@@ -353,10 +385,12 @@ class Gateway:
             )
         return self._user_connections[key]
 
-    def _find_connection(self, item: Item) -> ServerConnection:
+    async def _find_connection(self, item: Item) -> ServerConnection:
+        await self.wait_until_configured()
         connection = self._connections.get(item.server)
         if connection is None:
-            raise Unavailable(f"server {item.server} is not configured", details={"server": item.server})
+            problem = "not configured" if self._is_configured.is_set() else "still starting: try again in a moment"
+            raise Unavailable(f"server {item.server} is {problem}", details={"server": item.server})
         if not connection.spec.allows_item(item):
             raise NotFound(f"the configuration excludes {item.id}", details={"tool": item.id})
         if connection.is_stopped:
@@ -369,13 +403,17 @@ class Gateway:
 
     def offers(self, item: Item) -> bool:
         """Whether the item's server is configured here, and its configuration allows the item."""
-        connection = self._connections.get(item.server)
-        return connection is not None and connection.spec.allows_item(item)
+        spec = self._find_spec(item.server)
+        return spec is not None and spec.allows_item(item)
 
     def offers_everything(self, server: str) -> bool:
         """Whether the server is configured here, and its configuration excludes nothing."""
+        spec = self._find_spec(server)
+        return spec is not None and spec.allows_everything
+
+    def _find_spec(self, server: str) -> ServerSpec | None:
         connection = self._connections.get(server)
-        return connection is not None and connection.spec.allows_everything
+        return connection.spec if connection else self._expected.get(server)
 
     def reconnect(self, name: str, user: str, reason: str) -> None:
         """Connects a server again at once, for this user; a name that is not configured is ignored."""
@@ -387,6 +425,7 @@ class Gateway:
         """Ends every connection and every process that was started, after a change that is under way; later ones are
         refused."""
         self._is_closed = True
+        self._is_configured.set()
         async with self._changing:
             everything = [*self._connections.values(), *self._user_connections.values()]
             await asyncio.gather(*(connection.stop() for connection in everything))

@@ -101,7 +101,7 @@ class ServerConnection:
         is the reason for which it is not to be started."""
         self.spec = spec
         self.has_settled = asyncio.Event()
-        """Set once the server is ready, asleep, or has failed."""
+        """Set once the server is ready, asleep, or has failed, and when the connection is stopped."""
         self._servers = servers
         self._sync = sync
         self._timeouts = timeouts
@@ -165,7 +165,7 @@ class ServerConnection:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         async with self._listing_lock:  # a refresh that somebody else began has ended when this returns
-            pass
+            self.has_settled.set()
 
     async def halt(self, reason: str) -> None:
         """Stops the server until it is started. Calls that wait for it, or are running, fail."""
@@ -219,9 +219,10 @@ class ServerConnection:
     async def _wait_until_connected(self) -> ToolServer:
         is_connecting = self._status.state is ServerState.CONNECTING and not self._abandoned.done()
         awaited_attempt = self._attempts if is_connecting else self._attempts + 1
+        # A server that sleeps or was never connected is expected to start now, which may take as long as any start.
+        is_starting = self._can_sleep or not self.has_settled.is_set()
         with suppress(TimeoutError):
-            # A server that sleeps is expected to start now, which may take as long as any start.
-            async with asyncio.timeout(self._timeouts.connect if self._can_sleep else self._timeouts.reconnect):
+            async with asyncio.timeout(self._timeouts.connect if is_starting else self._timeouts.reconnect):
                 while self._server is None and not self.is_stopped:
                     if self._status.state is ServerState.FAILED:
                         if self._attempts >= awaited_attempt:

@@ -97,6 +97,13 @@ class Visibility:
             return profile is None or profile.shows(item)
         return (await self.find_view()).shows(item.id)
 
+    def shows_unlisted(self, item: Item) -> bool:
+        """Whether the caller may learn that the server of this item is configured, while nobody knows what it offers:
+        not if the profile may hide everything of it."""
+        name = profile_name.get()
+        profile = None if name is None else self._find_profile(name)
+        return profile is None or (not profile.depends_on_skills and profile.shows(item))
+
     async def shows_server(self, server: str) -> bool:
         """Whether the caller may see an item of that server, or everything."""
         view = await self.find_view()

@@ -40,6 +40,7 @@ from toolscript.services.support.search_events import (
 )
 from toolscript.services.tools.approval import Approvals
 from toolscript.services.tools.hybrid_search import ToolSearch
+from toolscript.services.tools.starting_servers import StartingServers
 
 NEAREST = 3
 # Of the time of a call, so that most is left for the tool: waiting for the worker and for other checks, and the check.
@@ -78,14 +79,20 @@ class CallTool:
         self._span = span
         self._digests_arguments = digests_arguments
         self._visibility = visibility
+        self._starting = StartingServers(gateway, visibility)
         self._approvals = approvals
 
     async def describe(self, item_id: str) -> Item:
-        """The item, with its schemas: from memory where the catalogue has been read, so that calls need no store.
-        Raises NotFound, naming the nearest ids, also for an item that the caller may not see; Unavailable when the
-        store fails and the item has never been read."""
+        """The item, with its schemas: from memory where the catalogue has been read, so that calls need no store. While
+        the gateway starts, waits for the configuration, and for the server of an item that is not known yet. Raises
+        NotFound, naming the nearest ids, also for an item that the caller may not see; Unavailable when the store fails
+        and the item has never been read."""
         item_id = replace_unencodable(item_id)  # arguments of commands can have bytes that are not UTF-8
+        await self._gateway.wait_until_configured()
         item = await self._find_item(item_id)
+        if item is None:
+            await self._starting.wait_for_item(item_id)
+            item = await self._find_item(item_id)
         if item is not None and await self._visibility.shows(item):
             return item
         near = await self._find_similar(item_id)

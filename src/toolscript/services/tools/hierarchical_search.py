@@ -31,6 +31,7 @@ from toolscript.services.catalogue.visibility import CountBySkill, View, count_e
 from toolscript.services.support.result_cache import ResultCache
 from toolscript.services.support.search_events import record_tool_search
 from toolscript.services.tools.ranking import ToolRanking
+from toolscript.services.tools.starting_servers import StartingServers
 
 # Skills that score this much less than the best one are not matched: their tools are hardly ever among the best
 # (docs/decisions/0011). The best may score more than 1 before its score is clipped.
@@ -151,18 +152,18 @@ class HierarchicalSearch:
         ranking: ToolRanking,
         snapshots: CatalogueSnapshots,
         timeouts: StageTimeouts | None = None,
-        is_incomplete: Callable[[], bool] = lambda: False,
+        starting: StartingServers | None = None,
         get_position: Callable[[str], int] = lambda _: 0,
         events: EventSink | None = None,
         count_by_skill: CountBySkill = count_everything,
     ) -> None:
-        """While `is_incomplete` returns true, tools are still being indexed, and reports say so. `get_position` returns
-        the position of a server in the configuration; `count_by_skill` counts the tools that the caller may see."""
+        """While servers are `starting`, reports say so. `get_position` returns the position of a server in the
+        configuration; `count_by_skill` counts the tools that the caller may see."""
         self._ranking = ranking
         self._count_by_skill = count_by_skill
         self._snapshots = snapshots
         self._timeouts = timeouts or StageTimeouts()
-        self._is_incomplete = is_incomplete
+        self._starting = starting
         self._get_position = get_position
         self._events = events
         self._results: ResultCache[_Key, HierarchicalResults] = ResultCache()
@@ -182,6 +183,7 @@ class HierarchicalSearch:
         if query != request.query:
             request = replace(request, query=query)
         report = SearchReport()
+        await self._wait_for_first_listing()
         with record_tool_search(self._events, "hierarchical.search", query, report):
             return await self._search_recorded(request, report)
 
@@ -197,8 +199,8 @@ class HierarchicalSearch:
             results = results._replace(report=report)
         if request.strategy is not Strategy.DIRECT and results.skill_ids_used is None and not report.degraded:
             log.warning("No skills matched, falling back to unfiltered search")
-        if self._is_incomplete():
-            report.degrade(SearchPart.CATALOGUE)
+        if self._starting:
+            self._starting.add_to(report)
         report.counts["returned"] = len(results.tools)
         return results
 
@@ -225,6 +227,7 @@ class HierarchicalSearch:
     async def find_skills(self, query: str, *, limit: int = 5, threshold: float = 0.4) -> list[SkillHit]:
         """Stage one alone. Raises as `search` does, and Unavailable when skills cannot be searched."""
         report = SearchReport()
+        await self._wait_for_first_listing()
         with record_tool_search(self._events, "skills.search", query, report):
             request = HierarchicalQuery(query, skill_limit=limit, skill_threshold=threshold)
             _check(request, max_skills=50)
@@ -241,6 +244,7 @@ class HierarchicalSearch:
         """Stage two alone, within those skills. Raises as `search` does, and Unavailable when the index fails, or has
         no result while tools are still being indexed."""
         report = SearchReport()
+        await self._wait_for_first_listing()
         with record_tool_search(self._events, "hierarchical.search", request.query, report):
             _check(request)
             run = await self._begin(replace(request, strategy=Strategy.DIRECT), self._snapshots.current())
@@ -248,13 +252,19 @@ class HierarchicalSearch:
             report.timings_ms.update(run.report.timings_ms)
             if not hits:
                 _require_complete(run.report, "tools")
-                if self._is_incomplete():
+                if self._starting and self._starting.gateway.is_incomplete:
+                    names = self._starting.list_names()
+                    which = f" ({', '.join(names)} still starting)" if names else ""
                     raise Unavailable(
-                        "nothing found yet, and tools are still being indexed: try again in a moment",
-                        details={"degraded": [SearchPart.CATALOGUE]},
+                        f"nothing found yet, and tools are still being indexed{which}: try again in a moment",
+                        details={"degraded": [SearchPart.CATALOGUE], "servers_starting": names},
                     )
             report.counts["returned"] = len(hits)
         return hits
+
+    async def _wait_for_first_listing(self) -> None:
+        if self._starting:
+            await self._starting.gateway.wait_for_first_listing()
 
     async def _begin(self, request: HierarchicalQuery, snapshot: CatalogueSnapshot) -> _Run:
         report, deadline = SearchReport(), Deadline(self._timeouts.embedding, "tools")

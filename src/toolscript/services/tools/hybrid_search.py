@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from toolscript.domain.catalog import ItemType
 from toolscript.domain.errors import Invalid
-from toolscript.domain.search import MAX_TASK_CHARACTERS, SearchPart, SearchReport
+from toolscript.domain.search import MAX_TASK_CHARACTERS, SearchReport
 from toolscript.ports.observability import EventSink
 from toolscript.retrieval.catalogue import CatalogueFacts, ItemFacts
 from toolscript.retrieval.confidence import Evidence, explain
@@ -19,6 +19,7 @@ from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.visibility import View
 from toolscript.services.support.search_events import record_tool_search
 from toolscript.services.tools.ranking import Blend, FindEvidence, ToolRanking
+from toolscript.services.tools.starting_servers import StartingServers
 
 # Number of results of all types among which those of one type are looked for.
 MAX_RESULTS_OF_ALL_TYPES = 100
@@ -72,15 +73,15 @@ class ToolSearch:
         ranking: ToolRanking,
         snapshots: CatalogueSnapshots,
         *,
-        is_incomplete: Callable[[], bool] = lambda: False,
+        starting: StartingServers | None = None,
         get_position: Callable[[str], int] = lambda _: 0,
         events: EventSink | None = None,
     ) -> None:
-        """While `is_incomplete` returns true, tools are still being indexed, and reports say so. `get_position` returns
-        the position of a server in the configuration."""
+        """While servers are `starting`, reports say so. `get_position` returns the position of a server in the
+        configuration."""
         self._ranking = ranking
         self._snapshots = snapshots
-        self._is_incomplete = is_incomplete
+        self._starting = starting
         self._get_position = get_position
         self._events = events
 
@@ -102,6 +103,8 @@ class ToolSearch:
         Raises Invalid for a blank or overlong query, or a limit or threshold out of range.
         """
         text, report = replace_unencodable(text), SearchReport()
+        if self._starting and recorded:
+            await self._starting.gateway.wait_for_first_listing()
         with record_tool_search(self._events if recorded else None, "tools.search", text, report):
             return await self._search(text, limit, threshold, item_type, blend, alpha, report)
 
@@ -134,8 +137,8 @@ class ToolSearch:
             ]
             if catalogue.variants:
                 hits = [replace(hit, variants=self._list_variants(hit.id, catalogue, ranked.view)) for hit in hits]
-        if self._is_incomplete():
-            report.degrade(SearchPart.CATALOGUE)
+        if self._starting:
+            self._starting.add_to(report)
         report.counts.update(candidates=len(ranked.best), returned=len(hits))
         return ToolResults(text, hits, threshold, report)
 

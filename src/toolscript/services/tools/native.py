@@ -27,7 +27,7 @@ from toolscript.domain.quarantine import require_released
 from toolscript.domain.search import SearchReport
 from toolscript.domain.servers import CallRelay
 from toolscript.ports.observability import EventSink
-from toolscript.services.catalogue.gateway import Gateway
+from toolscript.services.catalogue.gateway import FIRST_LISTING_SECONDS, Gateway
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.visibility import Visibility
 from toolscript.services.support.search_events import (
@@ -37,10 +37,9 @@ from toolscript.services.support.search_events import (
     record_event,
     record_search,
 )
+from toolscript.services.tools.starting_servers import StartingServers
 
 PAGE_SIZE = 200
-FIRST_LISTING_SECONDS = 5.0
-"""How long a list waits for servers that the catalogue has nothing of yet."""
 
 
 class NativeList(StrEnum):
@@ -67,6 +66,7 @@ class NativeItems:
         self, snapshots: CatalogueSnapshots, gateway: Gateway, events: EventSink, visibility: Visibility
     ) -> None:
         self._visibility = visibility
+        self._starting = StartingServers(gateway, visibility)
         self._snapshots = snapshots
         self._gateway = gateway
         self._events = events
@@ -119,6 +119,7 @@ class NativeItems:
     async def find_prompt(self, name: str) -> Item:
         """The prompt of that name on our server. Raises NotFound and Quarantined."""
         server, own = split_name(name)
+        await self._starting.wait_for_item(Item(server, own, type=ItemType.PROMPT).id)
         facts = await self._snapshots.current().facts()
         found = facts.items.get(Item(server, own, type=ItemType.PROMPT).id)
         item = found.to_item() if found else None
@@ -133,6 +134,7 @@ class NativeItems:
         list. Raises NotFound and Quarantined."""
         server, own = unwrap_uri(uri) or ("", "")
         unlisted = Item(server, own, type=ItemType.RESOURCE, annotations={"uri": own})
+        await self._starting.wait_for_item(unlisted.id)
         facts = await self._snapshots.current().facts()
         for each in facts.items.values():
             if each.type is ItemType.RESOURCE and each.server == server:

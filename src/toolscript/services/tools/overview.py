@@ -20,6 +20,7 @@ from toolscript.services.catalogue.gateway import Gateway
 from toolscript.services.catalogue.skills import Skills
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.visibility import View, Visibility
+from toolscript.services.tools.starting_servers import StartingServers
 
 # What MCP allows in the name of a tool (SEP-986). Clients reject the whole list for a name with other characters.
 _NATIVE_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
@@ -62,6 +63,7 @@ class ToolOverviews:
         self._visibility = visibility
         self._skills = skills
         self._list_profiles = list_profiles
+        self._starting = StartingServers(gateway, visibility)
         self._known: dict[Profile | None, tuple[int, ToolOverview]] = {}
 
     async def read(self) -> ToolOverview:
@@ -72,8 +74,19 @@ class ToolOverviews:
         return replace(overview, pinned=offered)
 
     async def is_pinned(self, item_id: str) -> bool:
-        """Whether the caller may call that tool by its id. It stays so in quarantine, where the call says why not."""
+        """Whether the caller may call that tool by its id. It stays so in quarantine, where the call says why not. Of a
+        tool that is pinned and not known yet, waits for the server."""
+        if any(item.id == item_id for item in (await self._find()).pinned):
+            return True
+        profile = self._visibility.profile
+        if profile is None or not any(fnmatchcase(item_id, entry) for entry in profile.pinned):
+            return False
+        await self._starting.wait_for_item(item_id)
         return any(item.id == item_id for item in (await self._find()).pinned)
+
+    def list_starting(self) -> list[str]:
+        """The servers that are still starting and that the catalogue has nothing of."""
+        return self._starting.list_names()
 
     async def list_warnings(self) -> list[str]:
         """What is wrong with the pinned tools of each profile, one sentence each; nothing while the catalogue cannot be

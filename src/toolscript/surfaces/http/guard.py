@@ -104,10 +104,13 @@ class Guard:
         needed = [get_scope(route, self._served.settings) for route in routes]
         if routes and {None, access.Scope.DOCUMENTS}.issuperset(needed):
             return None
+        waits = bool(needed) and {access.Scope.SEARCH, access.Scope.CALL}.issuperset(needed)
         headers: dict[bytes, bytes] = dict(scope["headers"])
         sent = {name: headers.get(name.encode(), b"").decode("latin-1") for name in ("authorization", "x-api-key")}
         try:
-            grant = await self._find_grant(scope["path"], sent)
+            grant = await self._find_grant(scope["path"], sent, waits=waits or is_mcp_path(scope["path"]))
+            if waits:
+                await self._served.wait_until_open()
             caller_name.set(grant.caller)
             caller_limit.set(grant.limit)
             caller_scopes.set(grant.scopes)
@@ -130,10 +133,10 @@ class Guard:
         else:
             profile_name.set(requested or DEFAULT_PROFILE)
 
-    async def _find_grant(self, path: str, sent: Mapping[str, str]) -> access.Grant:
+    async def _find_grant(self, path: str, sent: Mapping[str, str], *, waits: bool) -> access.Grant:
         """What the key allows. MCP has one path for all scopes: without a key, public knowledge is left, unless clients
-        can log in, which they do when they are refused. It waits until the application is open, because clients connect
-        once, and early."""
+        can log in, which they do when they are refused. MCP, searches and calls wait until the application is open:
+        agents begin early, and give up what fails once."""
         served, is_mcp = self._served, is_mcp_path(path)
         is_public = served.settings.knowledge_access == "public" and not served.settings.oauth_resource
         is_public = is_public and get_mcp_profile(path) is None  # who has no key learns of no profile
@@ -141,7 +144,7 @@ class Guard:
             try:
                 return await find_grant(served.settings, served.current, sent)
             except Unavailable:
-                if served.current or not is_mcp:
+                if served.current or not waits:
                     raise
             return await find_grant(served.settings, await served.wait_until_open(), sent)
         except Unauthorized:

@@ -63,4 +63,4 @@ class McpEndpoint:
     def _build(self) -> Any:
         from toolscript.surfaces.mcp.server import build_endpoint
 
-        return build_endpoint(self._served.wait_until_ready, MAX_BODY_BYTES, self._served.settings.page_secret)
+        return build_endpoint(self._served.wait_until_open, MAX_BODY_BYTES, self._served.settings.page_secret)

@@ -12,7 +12,7 @@ from toolscript.evaluation.searches import CONCURRENT_SEARCHES
 from toolscript.settings import Settings
 from toolscript.surfaces.callers import STILL_STARTING
 
-READY_TIMEOUT_SECONDS = 30.0
+OPEN_TIMEOUT_SECONDS = 30.0
 
 
 class ServedApp:
@@ -56,24 +56,15 @@ class ServedApp:
         return self._ready.is_set()
 
     def mark_ready(self) -> None:
-        """Lets calls through that wait for the servers."""
+        """Notes that the servers were tried."""
         self._ready.set()
         self.has_become_ready.set()
 
     async def wait_until_open(self) -> App:
-        """Returns the application once it is open. Raises Unavailable after READY_TIMEOUT_SECONDS."""
+        """Returns the application once it is open. Raises Unavailable after OPEN_TIMEOUT_SECONDS."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(READY_TIMEOUT_SECONDS):
+            async with asyncio.timeout(OPEN_TIMEOUT_SECONDS):
                 await self._open.wait()
-        return self.app
-
-    async def wait_until_ready(self) -> App:
-        """Returns the application once it is ready. Raises Unavailable after READY_TIMEOUT_SECONDS."""
-        try:
-            async with asyncio.timeout(READY_TIMEOUT_SECONDS):
-                await self._ready.wait()
-        except TimeoutError:
-            raise Unavailable("the servers are still connecting: try again in a moment") from None
         return self.app
 
     @property

@@ -41,6 +41,11 @@ class HttpServer:
         # uvicorn's signal handlers would end the process before the application is closed.
         self._server.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
 
+    @property
+    def is_used(self) -> bool:
+        """Whether some client is connected."""
+        return bool(self._server.server_state.connections)
+
     async def run(self) -> None:
         """Serves until stopped."""
         with self._socket:

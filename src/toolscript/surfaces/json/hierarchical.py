@@ -84,7 +84,7 @@ def build_sync_response(report: ResyncReport) -> dict[str, Any]:
 
 
 def _build_metadata(results: HierarchicalResults) -> dict[str, Any]:
-    took = results.report.timings_ms
+    took, starting = results.report.timings_ms, results.report.servers_starting
     return {
         "strategy_used": results.strategy.value,
         "skill_ids_used": None if results.skill_ids_used is None else list(results.skill_ids_used),
@@ -97,4 +97,5 @@ def _build_metadata(results: HierarchicalResults) -> dict[str, Any]:
         "schema_load_time_ms": round(took.get("schema_load", 0.0), 3),
         "total_time_ms": round(took.get("total", 0.0), 3),
         "degraded": list(results.report.degraded),
+        **({"servers_starting": starting} if starting else {}),
     }

@@ -29,10 +29,12 @@ def find_no_state(_: str) -> None:
 
 
 def build_search_response(results: ToolResults, find_state: FindState = find_no_state) -> dict[str, Any]:
-    """Builds the response of `GET /search` and `toolscript search --json`. It has `degraded` if a part failed, `for` in
-    each result if the request has several needs, `variants` in those that other servers have too, `serverState` in
-    those of servers that are asleep or stopped, and `quarantined` with the reason in those that cannot be called."""
+    """Builds the response of `GET /search` and `toolscript search --json`. It has `degraded` if a part failed,
+    `serversStarting` if servers are still starting that the catalogue has nothing of, `for` in each result if the
+    request has several needs, `variants` in those that other servers have too, `serverState` in those of servers that
+    are asleep or stopped, and `quarantined` with the reason in those that cannot be called."""
     degraded = {"degraded": list(results.report.degraded)} if results.report.degraded else {}
+    starting = results.report.servers_starting
     return {
         "query": results.query,
         "results": [
@@ -53,6 +55,7 @@ def build_search_response(results: ToolResults, find_state: FindState = find_no_
         "totalResults": len(results.hits),
         "threshold": results.threshold,
         **degraded,
+        **({"serversStarting": starting} if starting else {}),
     }
 
 

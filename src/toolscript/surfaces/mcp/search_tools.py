@@ -26,6 +26,7 @@ from toolscript.surfaces.mcp.definitions import SearchSkillsArguments, SearchToo
 MAX_DESCRIPTION_LENGTH = 110
 MAX_SIGNATURE_LENGTH = 150
 MAX_VARIANTS = 8
+MAX_STARTING = 8
 
 _NO_MODEL = "There is no embedding model, so skills cannot be searched: use search_tools without skill_ids."
 _INCOMPLETE = "Some results could not be read and are left out."
@@ -60,7 +61,14 @@ class FoundTools(NamedTuple):
 async def search_tools(app: App, arguments: SearchToolsArguments, caller: Caller = OWNER) -> str:
     """Returns the results of `search_tools` as text, and notes them for feedback. Raises what `find_tools` raises."""
     found = await find_tools(app, arguments, caller)
-    return await _format_results(app, found) if found.hits else "\n".join(found.notes)
+    text = await _format_results(app, found) if found.hits else "\n".join(found.notes)
+    return "\n".join([text, *describe_starting(app)])
+
+
+def describe_starting(app: App) -> list[str]:
+    """The last line of a search while servers are still starting; empty if there are none."""
+    names = app.tool_overviews.list_starting()
+    return [f"Still starting: {_join_names(names, MAX_STARTING)}. Their tools are not included yet."] if names else []
 
 
 async def find_tools(app: App, arguments: SearchToolsArguments, caller: Caller) -> FoundTools:
@@ -84,9 +92,10 @@ async def search_skills(app: App, arguments: SearchSkillsArguments) -> str:
     if app.model.embedder is None:
         return _NO_MODEL
     hits = await app.hierarchical_search.find_skills(arguments.query, limit=arguments.limit)
-    if not hits:
-        return f"No skill fits {arguments.query!r}. search_tools without skill_ids searches everywhere."
-    return "\n".join([*(line for hit in hits for line in _format_skill(hit)), _suggest_next_call(hits)])
+    lines = [f"No skill fits {arguments.query!r}. search_tools without skill_ids searches everywhere."]
+    if hits:
+        lines = [*(line for hit in hits for line in _format_skill(hit)), _suggest_next_call(hits)]
+    return "\n".join([*lines, *describe_starting(app)])
 
 
 async def _search_standard(app: App, query: HierarchicalQuery, caller: Caller) -> FoundTools:
@@ -163,12 +172,14 @@ async def _format_results(app: App, found: FoundTools) -> str:
         if hit.need:
             lines.append(f"  for: {shorten(hit.need, MAX_DESCRIPTION_LENGTH)}")
         if hit.variants:
-            lines.append(f"  same tool of other servers: {_format_variants(hit.variants)}")
+            lines.append(f"  same tool of other servers: {_join_names(hit.variants, MAX_VARIANTS)}")
     return "\n".join(lines)
 
 
 def _describe_degradation(report: SearchReport, notes: Mapping[SearchPart, str] | None = None) -> list[str]:
     notes = {**_NOTES, **(notes or {})}
+    if report.servers_starting:  # the last line names them
+        del notes[SearchPart.CATALOGUE]
     return [notes[part] for part in report.degraded if part in notes]
 
 
@@ -185,9 +196,9 @@ def _to_lines(tools: Sequence[HierarchicalHit]) -> list[ResultLine]:
     ]
 
 
-def _format_variants(variants: Sequence[str]) -> str:
-    more = len(variants) - MAX_VARIANTS
-    return ", ".join(variants[:MAX_VARIANTS]) + (f" and {more} more" if more > 0 else "")
+def _join_names(names: Sequence[str], limit: int) -> str:
+    more = len(names) - limit
+    return ", ".join(names[:limit]) + (f" and {more} more" if more > 0 else "")
 
 
 def _describe_scope(found: HierarchicalResults) -> list[str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, cast
 
 import anyio
 from anyio.streams.memory import MemoryObjectSendStream
@@ -155,19 +156,37 @@ def _note_missing_scope(context: Context, error: ToolscriptError) -> None:
             context.request.scope["refusal"] = error
 
 
-async def serve_over_stdio(
-    answer: AnswerCall, answer_native: AnswerRequest, open_stream: OpenStream, state_secret: str | None
+async def serve_lines(
+    answer: AnswerCall,
+    answer_native: AnswerRequest,
+    open_stream: OpenStream,
+    state_secret: str | None,
+    lines: AsyncIterator[str],
+    writer: asyncio.StreamWriter,
 ) -> None:
-    """Serves on standard input and output until the input ends."""
-    starting = StartingToolList(answer_native, open_stream)
-    server = build_server(answer, starting.answer, starting.open_stream, state_secret)
-    changes = ConnectionChanges(server, starting.open_stream)
+    """Serves one client, who sends a message per line and gets one per line, until the lines end."""
+    server = build_server(answer, answer_native, open_stream, state_secret)
+    changes = ConnectionChanges(server, open_stream)
     valid, messages = anyio.create_memory_object_stream[SessionMessage | Exception]()
-    async with stdio_server() as (inbox, outbox), anyio.create_task_group() as tasks:
+    output: Any = _Output(writer)
+    async with stdio_server(cast(Any, lines), output) as (inbox, outbox), anyio.create_task_group() as tasks:
         tasks.start_soon(_refuse_invalid, inbox, outbox, valid)
         tasks.start_soon(changes.run)
         await server.run(messages, outbox, server.create_initialization_options(LIST_NOTIFICATIONS))
         tasks.cancel_scope.cancel()
+
+
+class _Output:
+    """A stream as a file, for the SDK."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+
+    async def write(self, text: str) -> None:
+        self._writer.write(text.encode())
+
+    async def flush(self) -> None:
+        await self._writer.drain()
 
 
 async def _refuse_invalid(inbox: Any, outbox: Any, valid: MemoryObjectSendStream[Any]) -> None:
@@ -206,7 +225,7 @@ def _find_request_id(line: str) -> int | str | None:
 def build_endpoint(
     wait_for_app: Callable[[], Awaitable[App]], max_body_bytes: int, state_secret: str | None
 ) -> HttpEndpoint:
-    """Builds the endpoint for `/mcp`. Calls wait until the application is ready."""
+    """Builds the endpoint for `/mcp`. Calls wait until the application is open."""
 
     async def answer(params: CallToolRequestParams, context: Context) -> Mapping[str, Any]:
         app = await wait_for_app()

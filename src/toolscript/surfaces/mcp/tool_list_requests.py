@@ -17,7 +17,7 @@ from toolscript.domain.access import Scope
 from toolscript.domain.errors import ToolscriptError
 from toolscript.services.tools.native_changes import ChangeFilter, ChangeStream, ListChanged, ListKind
 from toolscript.surfaces.mcp.definitions import TOOL_SCOPES
-from toolscript.surfaces.mcp.native import AnswerRequest, Context, FindGrant
+from toolscript.surfaces.mcp.native import AnswerRequest, Context, FindGrant, to_mcp_error
 from toolscript.surfaces.mcp.subscriptions import OpenStream
 from toolscript.surfaces.mcp.tool_list import list_own_tools
 
@@ -35,7 +35,10 @@ def add_tool_list(server: Server[Any], answer: AnswerRequest, find_grant: FindGr
             raise MCPError(INVALID_PARAMS, "invalid cursor: the tools are on one page")
         scopes = find_grant(context).scopes
         knows_tools = Scope.SEARCH in scopes or Scope.CALL in scopes
-        result = await answer("tools/list", {}, context.request) if knows_tools else {"tools": list_own_tools()}
+        try:
+            result = await answer("tools/list", {}, context.request) if knows_tools else {"tools": list_own_tools()}
+        except ToolscriptError as error:
+            raise to_mcp_error(error) from error
         allowed = [tool for tool in result["tools"] if TOOL_SCOPES.get(tool["name"], Scope.CALL) in scopes]
         return {"resultType": "complete", **result, "tools": allowed}
 

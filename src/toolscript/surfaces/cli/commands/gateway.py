@@ -10,10 +10,10 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,9 +21,10 @@ from toolscript.configuration.files import Configuration
 from toolscript.configuration.snippets import ConfigurationPlace
 from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable
 from toolscript.domain.servers import ServerSpec, ServerState, ServerStatus
+from toolscript.pipe.place import GATEWAY, find_socket, lock_folder
 from toolscript.settings import Settings
 from toolscript.surfaces.cli.client.announcement import FILE as ANNOUNCEMENT_FILE
-from toolscript.surfaces.cli.client.announcement import announce_gateway
+from toolscript.surfaces.cli.client.announcement import announce_gateway, make_absolute
 from toolscript.surfaces.cli.client.catalogue import (
     choose_catalogue,
     compute_digests,
@@ -46,7 +47,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from toolscript.app.app import App
+    from toolscript.surfaces.http.served_app import ServedApp
     from toolscript.surfaces.http.server import HttpServer
+    from toolscript.surfaces.mcp.pipe_server import PipeServer
 
 # Garbage collection of the oldest generation takes 0.2 s with ten thousand tools, and no request is answered meanwhile:
 # Python's default thresholds (700, 10, 10) run it too often.
@@ -95,8 +98,18 @@ def start() -> None:
             "`toolscript gateway stop`, or choose another folder with --data-dir",
             details={"folder": str(settings.data), "url": running.url, "pid": running.pid},
         )
+    if lock_folder(str(settings.data), GATEWAY) is None:
+        raise Unavailable(
+            f"another gateway is starting on {settings.data}: use it, or choose another folder with --data-dir",
+            details={"folder": str(settings.data)},
+        )
+    run_gateway(GatewayRun(settings, open_console(soft_wrap=True)))
+
+
+def run_gateway(run: GatewayRun, watch: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
+    """Runs a gateway until it is stopped by a signal, or by what watches it."""
     with asyncio.Runner(loop_factory=_find_uvloop()) as runner:
-        runner.run(_run_until_signal(GatewayRun(settings, open_console(soft_wrap=True))))
+        runner.run(_run_until_stopped(run, watch))
 
 
 def _find_uvloop() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -107,11 +120,14 @@ def _find_uvloop() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-async def _run_until_signal(run: GatewayRun) -> None:
+async def _run_until_stopped(run: GatewayRun, watch: Callable[[], Coroutine[Any, Any, None]] | None) -> None:
     gc.set_threshold(*GC_THRESHOLDS)
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     on_stop_signal(run.server.stop)
+    watching = asyncio.create_task(watch()) if watch else None
     await run.serve()
+    if watching:
+        watching.cancel()
 
 
 def on_stop_signal(stop: Callable[[], object]) -> None:
@@ -135,6 +151,11 @@ class GatewayRun:
         self._choose()
         _check_announcement_file(settings)
         self.server = _create_http_server(settings)
+        self.pipes = _create_pipe_server(settings, self.server.served)
+
+    def is_used(self) -> bool:
+        """Whether an agent or another client is connected."""
+        return self.pipes.is_used or self.server.is_used
 
     async def serve(self) -> None:
         """Serves until the server is stopped, or the task is cancelled."""
@@ -144,6 +165,7 @@ class GatewayRun:
             await asyncio.wait({serving, work}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self.server.stop()
+            await self.pipes.close()
             work.cancel()
             results = await asyncio.gather(work, serving, return_exceptions=True)
         for error in results:
@@ -159,8 +181,14 @@ class GatewayRun:
                 self.server.served.place = ConfigurationPlace(
                     self._settings.config, Path.home(), self._choice.folder, os.environ
                 )
-                self.server.served.current = app
                 with announce_gateway(self._settings, self.server.url, key=app.local_key):
+                    if self._choice.is_demo:
+                        with self._console.status("Indexing the demo catalogue"):
+                            await load_demo(app)
+                    else:
+                        app.gateway.expect(self._configuration.servers, listed=self._choice.record.servers)
+                    self.server.served.current = app
+                    await self.pipes.open()
                     await self._connect_and_watch(app)
                 self.server.served.current = None  # the demo has ended
 
@@ -227,8 +255,6 @@ class GatewayRun:
     async def _serve_demo(self, app: App) -> None:
         from toolscript.surfaces.json.tools import build_search_response
 
-        with self._console.status("Indexing the demo catalogue"):
-            await load_demo(app)
         indexed = await app.count_indexed_tools()
         self._console.print(f'No servers are configured. Searching {indexed} demo tools for "{SAMPLE}":\n')
         found = await app.tool_search.search(
@@ -373,6 +399,13 @@ def _create_http_server(settings: Settings) -> HttpServer:
         if owner := describe_port_owner(settings.host, settings.port):
             error.message += f". {owner}"
         raise
+
+
+def _create_pipe_server(settings: Settings, served: ServedApp) -> PipeServer:
+    from toolscript.surfaces.mcp.pipe_server import PipeServer, build_accept
+
+    accept = build_accept(served.wait_until_open, settings.data, make_absolute(settings.config))
+    return PipeServer(Path(find_socket(str(settings.data), GATEWAY)), settings.data, accept, settings.page_secret)
 
 
 def _read_stamps(configuration: Configuration) -> list[tuple[int, int] | None]:

@@ -56,7 +56,7 @@ def stop() -> None:
     """Stop the gateway that runs on the data folder, and wait until it has ended.
 
     Requests in progress are answered first. Exits with 4 when no gateway runs, and with 3 when it does not end within
-    30 seconds. A `toolscript mcp` that serves as the gateway is stopped too.
+    30 seconds. The next request of an agent with `toolscript mcp` starts another gateway.
     """
     settings = read_settings()
     running = find_running_gateway(settings)

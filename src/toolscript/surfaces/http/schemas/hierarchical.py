@@ -10,7 +10,7 @@ from toolscript.domain.catalog import ItemType
 from toolscript.domain.search import SearchPart
 from toolscript.services.tools.hierarchical_search import Strategy
 from toolscript.surfaces.http.schemas.models import DEGRADED, RequestModel, ResponseModel
-from toolscript.surfaces.http.schemas.tools import QUARANTINED, SERVER_STATE, VARIANTS, CallState
+from toolscript.surfaces.http.schemas.tools import QUARANTINED, SERVER_STATE, SERVERS_STARTING, VARIANTS, CallState
 
 QUERY = "What the tool should do, in plain words."
 ITEM_TYPE = "Only tools, prompts or resources. Default: all."
@@ -90,6 +90,7 @@ class HierarchicalMetadataResponse(ResponseModel):
     schema_load_time_ms: float
     total_time_ms: float
     degraded: list[SearchPart] = Field(description=DEGRADED)
+    servers_starting: list[str] = Field(default_factory=list, description=SERVERS_STARTING)
     tokens: TokenCountResponse | None = Field(default=None, description="Left out unless requested.")
 
 

@@ -58,6 +58,9 @@ VARIANTS = (
 )
 
 
+SERVERS_STARTING = "Servers that are still starting, whose tools are not included yet. Left out if there are none."
+
+
 class PartsResponse(CamelResponseModel):
     """What a confidence is made of: the parts add up to it."""
 
@@ -103,6 +106,7 @@ class ToolSearchResponse(CamelResponseModel):
     total_results: int
     threshold: float
     degraded: list[SearchPart] = Field(default_factory=list, description=f"{DEGRADED} Left out if there are none.")
+    servers_starting: list[str] = Field(default_factory=list, description=SERVERS_STARTING)
     timings_ms: dict[str, float] | None = Field(
         default=None, description="Milliseconds of each stage. Left out unless `explain` is true."
     )

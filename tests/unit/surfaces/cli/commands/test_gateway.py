@@ -6,6 +6,7 @@ import asyncio
 import threading
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -34,3 +35,33 @@ async def test_the_record_of_the_catalogue_is_written_on_the_loop_only(
         while not writers:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     assert writers == [threading.current_thread()]
+
+
+@pytest.mark.req("A-06")
+async def test_requests_find_an_application_that_knows_its_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests that wait for the application go on as soon as it is there, before a server is connected."""
+    seen: list[list[str]] = []
+
+    class Served(ServedApp):
+        def __setattr__(self, name: str, value: Any) -> None:
+            if name == "current" and value is not None:
+                seen.append(value.gateway.starting)
+            super().__setattr__(name, value)
+
+    monkeypatch.setattr(
+        gateway, "_create_http_server", lambda each: SimpleNamespace(served=Served(each), url="http://127.0.0.1:9")
+    )
+    (tmp_path / "servers.json").write_text('{"mcpServers": {"good": {"command": "true"}}}')
+    settings = load_settings(
+        variables={}, data_dir=tmp_path / "data", config=tmp_path / "servers.json", search_model="hashed-64"
+    )
+    run = GatewayRun(settings, Console(quiet=True))
+    work = asyncio.create_task(run._work())
+    async with asyncio.timeout(30):
+        await run.server.served.wait_until_open()
+    await run.pipes.close()
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
+    assert seen == [["good"]]

@@ -1,4 +1,4 @@
-"""How `toolscript mcp` forwards calls to another process's gateway."""
+"""How `toolscript mcp --gateway` forwards calls to a gateway at a URL."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mcp_types import CallToolRequestParams
 
 from toolscript.domain.errors import Unavailable
 from toolscript.settings import load_settings
-from toolscript.surfaces.cli.commands.mcp import GatewayCalls
+from toolscript.surfaces.cli.client.remote_gateway import RemoteGateway
 
 pytestmark = pytest.mark.req("G-05", "G-08")
 
@@ -57,9 +57,9 @@ def proxy() -> Iterator[Proxy]:
 
 async def test_a_call_that_a_proxy_answers_with_a_page_is_sent_once(proxy: Proxy, tmp_path: Path) -> None:
     url = f"http://127.0.0.1:{proxy.server_port}"
-    calls = GatewayCalls(load_settings(variables={}, data_dir=tmp_path, gateway_url=url))
+    remote = RemoteGateway(load_settings(variables={}, data_dir=tmp_path, gateway_url=url), "default")
     with pytest.raises(Unavailable, match=r"status 504.* it is unknown whether the request was carried out"):
-        await calls.answer(
+        await remote.answer(
             CallToolRequestParams(name="call_tool", arguments={"tool_id": "pay__send"}),
             Mock(params={}, meta={}, protocol_version="2026-07-28"),
         )
