@@ -131,10 +131,10 @@ class RunningGateway:
 @contextmanager
 def start_gateway(place: Path, tools: int, *, settings: dict[str, str] | None = None) -> Iterator[RunningGateway]:
     """Starts a gateway on the configuration in that folder, with further settings; waits until it has all tools."""
-    environment = _environment(place) | (settings or {})
+    environment = build_environment(place) | (settings or {})
     command = [sys.executable, "-m", "toolscript", "gateway", "start", "--port", "0", "--model", PACKAGED]
     began = time.perf_counter()
-    with subprocess.Popen(command, cwd=place, env=environment, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, cwd=place, env=environment, stdout=subprocess.DEVNULL) as process:
         try:
             note = place / ".toolscript" / "gateway.json"
             wait_until(lambda: note.exists() and json.loads(note.read_text())["pid"] == process.pid)
@@ -222,7 +222,7 @@ async def _searches(gateway: RunningGateway, size: str, count: int) -> Row:
 
 
 async def _command(place: Path, size: str, times: int) -> Row:
-    environment = _environment(place)
+    environment = build_environment(place)
 
     async def search(query: str) -> None:
         command = [sys.executable, "-m", "toolscript", "search", query]
@@ -236,7 +236,8 @@ async def _command(place: Path, size: str, times: int) -> Row:
     return Row("`toolscript search`", size, ours, "`python -c pass`", beside)
 
 
-def _environment(place: Path) -> dict[str, str]:
+def build_environment(place: Path) -> dict[str, str]:
+    """The variables of this process without settings, and with the folder as home."""
     return {n: v for n, v in os.environ.items() if not n.startswith(PREFIX)} | {"HOME": str(place)}
 
 
