@@ -60,6 +60,14 @@ $(VENV)/.inspector: $(TOOLCHAIN)/inspector/package.json $(TOOLCHAIN)/inspector/p
 	$(BIN)/npm ci --prefix $(VENV)/inspector --ignore-scripts >/dev/null
 	@touch $@
 
+# Claude Code, Codex and opencode: 1.2 GB, so only for `make test-all`. Their own programs are started, without the scripts
+# that would link them.
+$(VENV)/.clients: $(TOOLCHAIN)/clients/package.json $(TOOLCHAIN)/clients/package-lock.json | $(VENV)/.dev
+	@mkdir -p $(VENV)/clients
+	@cp $(TOOLCHAIN)/clients/package.json $(TOOLCHAIN)/clients/package-lock.json $(TOOLCHAIN)/.npmrc $(VENV)/clients
+	$(BIN)/npm ci --prefix $(VENV)/clients --ignore-scripts >/dev/null
+	@touch $@
+
 run: $(VENV)/.run  ## Install, connect to the configured servers (or a demo), and serve HTTP and MCP
 	$(BIN)/toolscript gateway start --port $(PORT)
 
@@ -76,7 +84,8 @@ test-all: export TOOLSCRIPT_TEST_CHAOS_SECONDS ?= 60
 test-all: export TOOLSCRIPT_TEST_KILL_ROUNDS ?= 6
 test-all: export TOOLSCRIPT_TEST_FILES ?= 100
 test-all: export TOOLSCRIPT_TEST_API_EXAMPLES ?= 12
-test-all: $(ALL_TOOLS) $(VENV)/.inspector  ## Everything there is, before an issue is called resolved
+test-all: export TOOLSCRIPT_TEST_CLIENT_ROUNDS ?= 1
+test-all: $(ALL_TOOLS) $(VENV)/.inspector $(VENV)/.clients  ## Everything there is, before an issue is called resolved
 	$(PYTEST) --hypothesis-profile thorough --durations=50
 
 coverage: $(ALL_TOOLS)  ## All tests, and which lines they reach
@@ -118,6 +127,7 @@ lock: $(BIN)/uv  ## Renew the lock files from what asks for packages
 	$(LOCK) requirements/training.in -c requirements/dev.txt -o requirements/training.txt
 	@$(MAKE) --no-print-directory $(VENV)/.dev  # npm comes with it
 	$(BIN)/npm install --prefix $(TOOLCHAIN) --package-lock-only --ignore-scripts >/dev/null
+	$(BIN)/npm install --prefix $(TOOLCHAIN)/clients --package-lock-only --ignore-scripts --omit-lockfile-registry-resolved >/dev/null
 	$(BIN)/npm install --prefix $(TOOLCHAIN)/inspector --package-lock-only --ignore-scripts --omit-lockfile-registry-resolved >/dev/null
 
 clean:           ## Remove the environment and caches
