@@ -1,7 +1,8 @@
 """Keeps a cancellation inside the test or fixture that it belongs to, and ends async tests that wait for ever.
 
-anyio runs all async fixtures and tests of a process in one task. A CancelledError that leaves one of them ends that
-task, and every later async test of the process fails with ClosedResourceError. So each test runs in a task of its own,
+anyio runs all async fixtures and tests of a process in one task. A CancelledError that leaves one of them, or a group
+with a failure of pytest's own, ends that task, and every later async test of the process fails with
+ClosedResourceError. So each test runs in a task of its own,
 and a fixture that is cancelled fails as any other does.
 
 A test that waits for what never comes fails with the stack of its wait, and the process goes on to the next one. What
@@ -91,6 +92,10 @@ async def _refuse_cancellation(work: Awaitable[T]) -> T:
         return await work
     except asyncio.CancelledError as error:
         raise RuntimeError("a CancelledError left the test or fixture") from error
+    except BaseExceptionGroup as group:
+        if isinstance(group, Exception):
+            raise
+        raise AssertionError("a test failed in a task group") from group  # anyio's task ends by any other BaseException
 
 
 async def _cancel_if_it_hangs(task: asyncio.Task[None]) -> None:

@@ -38,6 +38,7 @@ from toolscript.domain.catalog import Item
 from toolscript.services.catalogue.indexing import SyncReport
 from toolscript.settings import DEFAULT_MODEL, Settings, load_settings
 from toolscript.surfaces.cli.main import run
+from toolscript.surfaces.http import served_app
 from toolscript.surfaces.http.server import HttpServer
 
 OTHER_MODEL, ITS_NAME = "Xenova/all-MiniLM-L6-v2", "all-MiniLM-L6-v2"
@@ -590,8 +591,9 @@ def test_search_endpoint_invocation(gateway: str) -> None:
 
 
 @pytest.mark.req("S-04")
-async def test_search_endpoint_error_handling(small: Settings) -> None:
+async def test_search_endpoint_error_handling(small: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Scenario: Search endpoint error handling."""
+    monkeypatch.setattr(served_app, "OPEN_TIMEOUT_SECONDS", 0.01)
     server = HttpServer(replace(small, port=0))
     serving = asyncio.create_task(server.run())
     async with httpx.AsyncClient(base_url=server.url) as http:

@@ -36,6 +36,10 @@ async def test_that_leaves_a_request_to_cancel():
     except asyncio.CancelledError:
         pass
 
+async def test_that_fails_in_a_task_group():
+    async with asyncio.TaskGroup():
+        pytest.fail("in a group")
+
 async def test_that_is_well(): await asyncio.sleep(0)
 """
 HANGING_TESTS = """
@@ -77,6 +81,7 @@ def test_a_cancellation_stays_where_it_belongs(tmp_path: Path) -> None:
     output, summary = run(tmp_path, TESTS)
     assert {"PASSED test_that_is_well", "FAILED test_that_is_cancelled"} <= summary, output
     assert "FAILED test_that_leaves_a_request_to_cancel" in summary
+    assert "FAILED test_that_fails_in_a_task_group" in summary
     assert "ERROR test_of_a_fixture_that_is_cancelled_at_its_start" in summary
     assert "ERROR test_of_a_fixture_that_is_cancelled_at_its_end" in summary
     assert "ClosedResourceError" not in output

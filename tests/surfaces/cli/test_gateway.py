@@ -609,7 +609,7 @@ def test_every_command_explains_itself_and_each_of_its_options(toolscript: Tools
     assert "Usage: " in shown
     assert len((command.help or "").strip()) > 15
     for option in command.params:
-        if isinstance(option, click.Option):
+        if isinstance(option, click.Option) and not option.hidden:
             assert option.help, f"{path} {option.opts}"
             assert option.opts[0] in shown
 

@@ -811,10 +811,10 @@ async def test_no_process_is_left_when_the_agent_ends(two: StdioServerParameters
 
 
 async def _are_gone(processes: Sequence[int]) -> bool:
-    """Zombie processes count as gone."""
+    """Zombie processes count as gone when their last thread has ended: until then their sockets are open."""
     for process in processes:
         with suppress(psutil.NoSuchProcess):
-            if psutil.Process(process).status() != psutil.STATUS_ZOMBIE:
+            if psutil.Process(process).status() != psutil.STATUS_ZOMBIE or psutil.Process(process).num_threads() > 1:
                 return False
     return True
 

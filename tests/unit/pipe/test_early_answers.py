@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -159,7 +160,7 @@ def test_early_answers_are_those_of_the_gateway_in_every_order_of_messages(
     for (method, params), number in zip((USUAL if begins_usually else []) + messages, ids, strict=False):
         message = {"jsonrpc": "2.0", "method": method} | ({} if params is None else {"params": params})
         lines.append(json.dumps(message | ({} if method.startswith("notifications") else {"id": number})).encode())
-    later, early = anyio.run(ask_gateway, lines), ask_pipe(lines)
+    later, early = asyncio.run(ask_gateway(lines)), ask_pipe(lines)
     for number, answer in early.items():
         assert forget_lifetime(answer) == forget_lifetime(later[number])
     if begins_usually:

@@ -98,12 +98,22 @@ def start() -> None:
             "`toolscript gateway stop`, or choose another folder with --data-dir",
             details={"folder": str(settings.data), "url": running.url, "pid": running.pid},
         )
-    if lock_folder(str(settings.data), GATEWAY) is None:
-        raise Unavailable(
-            f"another gateway is starting on {settings.data}: use it, or choose another folder with --data-dir",
-            details={"folder": str(settings.data)},
-        )
-    run_gateway(GatewayRun(settings, open_console(soft_wrap=True)))
+    run = GatewayRun(settings, open_console(soft_wrap=True))
+    _lock_data_folder(settings)
+    run_gateway(run)
+
+
+def _lock_data_folder(settings: Settings) -> None:
+    """Keeps the folder for this process until it ends, before which agents start no other gateway."""
+    details = {"folder": str(settings.data)}
+    try:
+        lock = lock_folder(str(settings.data), GATEWAY)
+    except OSError as error:
+        problem = f"cannot use the data folder {settings.data}: {error.strerror}"
+        raise Unavailable(f"{problem}. Choose another one with --data-dir", details=details) from error
+    if lock is None:
+        problem = f"another gateway is starting on {settings.data}"
+        raise Unavailable(f"{problem}: use it, or choose another folder with --data-dir", details=details)
 
 
 def run_gateway(run: GatewayRun, watch: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
