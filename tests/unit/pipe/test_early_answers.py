@@ -7,14 +7,11 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-import anyio
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
 
 from tests.fixtures.examples import scale_examples
@@ -22,8 +19,7 @@ from toolscript.pipe.conversation import LISTS, NEWEST_HANDSHAKE, Conversation
 from toolscript.pipe.early_answers import EarlyAnswers
 from toolscript.services.tools.native_changes import ChangeFilter, ChangeStream
 from toolscript.surfaces.mcp.early_answers import VERSIONS, collect_default_answers, format_answers
-from toolscript.surfaces.mcp.server import build_server
-from toolscript.surfaces.mcp.subscriptions import LIST_NOTIFICATIONS
+from toolscript.surfaces.mcp.server import serve_lines
 from toolscript.surfaces.mcp.tool_list import list_own_tools
 
 pytestmark = pytest.mark.req("A-06")
@@ -74,6 +70,25 @@ def test_a_version_is_never_a_path(tmp_path: Path, version: str) -> None:
     assert EarlyAnswers(str(tmp_path)).find(version, "initialize") is None
 
 
+class Output:
+    """Takes what the gateway sends to a pipe."""
+
+    def __init__(self, expected: int) -> None:
+        self.answers: dict[str, Any] = {}
+        self.is_complete = asyncio.Event()
+        self._expected = expected
+
+    def write(self, content: bytes) -> None:
+        for message in map(json.loads, content.splitlines()):
+            if "id" in message and "method" not in message:
+                self.answers[json.dumps(message["id"])] = message
+        if len(self.answers) == self._expected:
+            self.is_complete.set()
+
+    async def drain(self) -> None:
+        await asyncio.sleep(0)
+
+
 async def ask_gateway(lines: Sequence[bytes]) -> dict[str, Any]:
     """The answers of a gateway that gets these messages at once, by the JSON of their ids."""
 
@@ -87,21 +102,16 @@ async def ask_gateway(lines: Sequence[bytes]) -> dict[str, Any]:
     async def open_stream(wanted: ChangeFilter) -> AsyncIterator[ChangeStream]:
         yield ChangeStream(wanted)
 
-    server = build_server(answer, answer_list, open_stream)
-    messages = [jsonrpc_message_adapter.validate_json(line, by_name=False) for line in lines]
+    async def read_lines() -> AsyncIterator[str]:
+        for line in lines:
+            yield f"{line.decode()}\n"
+        if expected:
+            await output.is_complete.wait()
+
     expected = sum(b'"id"' in line for line in lines)
-    requests, inbox = anyio.create_memory_object_stream[SessionMessage | Exception](len(lines) + 1)
-    outbox, responses = anyio.create_memory_object_stream[SessionMessage](len(lines) + 1)
-    answers: dict[str, Any] = {}
-    async with anyio.create_task_group() as tasks, requests, responses:
-        tasks.start_soon(server.run, inbox, outbox, server.create_initialization_options(LIST_NOTIFICATIONS))
-        for message in messages:
-            await requests.send(SessionMessage(message))
-        while len(answers) < expected:
-            response = (await responses.receive()).message.model_dump(by_alias=True, exclude_unset=True)
-            answers[json.dumps(response["id"])] = response
-        tasks.cancel_scope.cancel()
-    return answers
+    output = Output(expected)
+    await serve_lines(answer, answer_list, open_stream, None, read_lines(), cast(Any, output))
+    return output.answers
 
 
 def ask_pipe(lines: Sequence[bytes]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from toolscript.surfaces.callers import STILL_STARTING
 from toolscript.surfaces.mcp.native import AnswerRequest
 from toolscript.surfaces.mcp.relay import AnswerCall
 from toolscript.surfaces.mcp.server import build_server
-from toolscript.surfaces.mcp.subscriptions import LIST_NOTIFICATIONS, OpenStream
+from toolscript.surfaces.mcp.subscriptions import LIST_NOTIFICATIONS, ConnectionChanges, OpenStream
 from toolscript.surfaces.mcp.tool_list import list_own_tools
 
 VERSIONS = (*HANDSHAKE_PROTOCOL_VERSIONS, *MODERN_PROTOCOL_VERSIONS)
@@ -52,7 +52,7 @@ class EarlyAnswerFiles:
     def keep(self, digest: str, profile: str, answer: AnswerCall, native: AnswerRequest, stream: OpenStream) -> None:
         """Keeps the answers for pipes with that digest of their settings, in the background, until closed."""
         if digest not in self._tasks:
-            server = build_server(answer, native, stream, self._state_secret)
+            server = _build_connection_server(answer, native, stream, self._state_secret)
             self._tasks[digest] = asyncio.create_task(self._keep(digest, profile, server, stream))
 
     async def close(self) -> None:
@@ -119,7 +119,16 @@ async def collect_default_answers(version: str) -> dict[str, dict[str, Any]]:
     async def open_stream(wanted: ChangeFilter) -> AsyncIterator[ChangeStream]:
         yield ChangeStream(wanted)
 
-    return await collect_answers(build_server(refuse, answer_list, open_stream), version)
+    return await collect_answers(_build_connection_server(refuse, answer_list, open_stream), version)
+
+
+def _build_connection_server(
+    answer: AnswerCall, native: AnswerRequest, stream: OpenStream, state_secret: str | None = None
+) -> Server[Any]:
+    """A server with all that one of a connection has, so that it names the same capabilities."""
+    server = build_server(answer, native, stream, state_secret)
+    ConnectionChanges(server, stream)
+    return server
 
 
 def format_answers(answers: Mapping[str, Mapping[str, Any]]) -> bytes:

@@ -169,7 +169,13 @@ async def serve_lines(
     changes = ConnectionChanges(server, open_stream)
     valid, messages = anyio.create_memory_object_stream[SessionMessage | Exception]()
     output: Any = _Output(writer)
-    async with stdio_server(cast(Any, lines), output) as (inbox, outbox), anyio.create_task_group() as tasks:
+    async with (
+        stdio_server(cast(Any, lines), output) as (inbox, outbox),
+        inbox,
+        valid,
+        messages,
+        anyio.create_task_group() as tasks,
+    ):
         tasks.start_soon(_refuse_invalid, inbox, outbox, valid)
         tasks.start_soon(changes.run)
         await server.run(messages, outbox, server.create_initialization_options(LIST_NOTIFICATIONS))
