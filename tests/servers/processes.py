@@ -17,6 +17,8 @@ from typing import Any
 
 import psutil
 
+from toolscript.pipe.place import GATEWAY, lock_folder
+
 TOOLSCRIPT = Path(sys.prefix, "bin", "toolscript")
 REPOSITORY = Path(__file__).parents[2]
 # Systems give ports from 32768 on to whoever asks for any, which every connection does. Each process of a run with `-n`
@@ -81,6 +83,13 @@ def end_gateway(home: Path, timeout_seconds: float = 60) -> None:
         # It fails while the gateway has not said where it is.
         subprocess.run([TOOLSCRIPT, "gateway", "stop"], cwd=home, env=environment, capture_output=True, check=False)
         psutil.wait_procs(left, timeout=1)
+
+
+def wait_for_end_of_gateway(data: Path) -> None:
+    """Waits until no gateway holds the data folder: one without clients takes a moment to end."""
+    while (lock := lock_folder(str(data), GATEWAY)) is None:
+        time.sleep(0.05)
+    os.close(lock)
 
 
 def find_free_port() -> int:

@@ -19,6 +19,7 @@ from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult
 from tests.fixtures.examples import choose
 from tests.servers import make_scripted_spec
 from tests.servers.preloaded import toolscript_command
+from tests.servers.processes import wait_for_end_of_gateway
 from tests.servers.real import real_servers
 
 pytestmark = pytest.mark.req("G-05", "G-08", "G-13")
@@ -101,6 +102,7 @@ async def test_commands_are_refused_with_and_without_a_gateway(options: list[str
     async with open_agent(options, "legacy") as agent:
         assert (await agent.call("careful__echo", text="a"))[0] == {"text": "a"}
         with_gateway = await asyncio.to_thread(run_command, command)
+    await asyncio.to_thread(wait_for_end_of_gateway, Path(options[-1]))
     alone = await asyncio.to_thread(run_command, command)
     for finished in (with_gateway, alone):
         assert finished.returncode == 6, finished.stderr
