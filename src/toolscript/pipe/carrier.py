@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from toolscript.pipe.conversation import Conversation
 from toolscript.pipe.early_answers import EarlyAnswers
-from toolscript.pipe.place import GatewayStart, Options, find_socket, lock_folder, parse_arguments
+from toolscript.pipe.place import HAS_PIPES, GatewayStart, Options, find_socket, lock_folder, parse_arguments
 
 INPUT, OUTPUT = 0, 1
 MAX_LINE_BYTES = 64 * 2**20
@@ -230,8 +230,8 @@ def _is_closed(output: int) -> bool:
 
 def run(arguments: Sequence[str]) -> int | None:
     """Runs a pipe with the arguments after `toolscript mcp`; returns its exit code. None when they are not plain
-    options with values: the command line then explains them."""
-    given = parse_arguments(arguments)
+    options with values, or this system has no pipes: the command line then explains it."""
+    given = parse_arguments(arguments) if HAS_PIPES else None
     if given is None:
         return None
     return Carrier(Options({**os.environ, **given})).run()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import sys
@@ -11,6 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from toolscript.pipe.early_answers import FOLDER
+
+if sys.platform != "win32":
+    import fcntl
 
 # Paths of sockets may have 104 bytes on macOS, and 108 on Linux.
 MAX_SOCKET_PATH = 100
@@ -26,6 +28,8 @@ OPTIONS = {
 }
 # The name of the files of the gateway in its data folder.
 GATEWAY = "gateway"
+# Windows has neither Python's Unix sockets nor fork.
+HAS_PIPES = sys.platform != "win32"
 # Says that the process is to be the gateway itself, and not a pipe to it.
 SERVE = "--serve"
 
@@ -77,7 +81,7 @@ class Options:
 def find_socket(data: str, name: str) -> str:
     """The path of the socket of a gateway. Paths of sockets may have about 100 bytes."""
     path = os.path.join(data, f"{name}.sock")
-    if len(os.fsencode(path)) < MAX_SOCKET_PATH:
+    if len(os.fsencode(path)) < MAX_SOCKET_PATH or sys.platform == "win32":
         return path
     # Others cannot take the place of the folder: both sides use it only if it is ours.
     return f"/tmp/toolscript-{os.getuid()}/{zlib.crc32(os.fsencode(path)):08x}.sock"  # noqa: S108
@@ -89,7 +93,8 @@ def lock_folder(data: str, name: str) -> int | None:
     os.makedirs(data, mode=0o700, exist_ok=True)
     lock = os.open(os.path.join(data, f"{name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if sys.platform != "win32":
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(lock)
         return None

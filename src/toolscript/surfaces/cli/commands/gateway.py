@@ -21,7 +21,7 @@ from toolscript.configuration.files import Configuration
 from toolscript.configuration.snippets import ConfigurationPlace
 from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable
 from toolscript.domain.servers import ServerSpec, ServerState, ServerStatus
-from toolscript.pipe.place import GATEWAY, find_socket, lock_folder
+from toolscript.pipe.place import GATEWAY, HAS_PIPES, find_socket, lock_folder
 from toolscript.settings import Settings
 from toolscript.surfaces.cli.client.announcement import FILE as ANNOUNCEMENT_FILE
 from toolscript.surfaces.cli.client.announcement import announce_gateway, make_absolute
@@ -151,11 +151,12 @@ def on_stop_signal(stop: Callable[[], object]) -> None:
 class GatewayRun:
     """One run of the gateway: binds the port, opens the application, and watches the configuration."""
 
-    def __init__(self, settings: Settings, console: Console) -> None:
-        """Raises Invalid for an invalid configuration, or a public address without an API key;
-        Unavailable when the data folder cannot be used."""
+    def __init__(self, settings: Settings, console: Console, *, serves_agents_alone: bool = False) -> None:
+        """For agents alone, it ends when they cannot reach it. Raises Invalid for an invalid configuration, or a public
+        address without an API key; Unavailable when the data folder cannot be used."""
         self._given = settings
         self._console = console
+        self._serves_agents_alone = serves_agents_alone
         self._started = time.monotonic()
         self._folder = Path.cwd()  # the folder may be deleted while the gateway runs
         self._choose()
@@ -198,9 +199,20 @@ class GatewayRun:
                     else:
                         app.gateway.expect(self._configuration.servers, listed=self._choice.record.servers)
                     self.server.served.current = app
-                    await self.pipes.open()
+                    await self._open_pipes()
                     await self._connect_and_watch(app)
                 self.server.served.current = None  # the demo has ended
+
+    async def _open_pipes(self) -> None:
+        """Begins to serve agents. Where the data folder can have no sockets, HTTP is served all the same."""
+        if not HAS_PIPES:
+            return
+        try:
+            await self.pipes.open()
+        except Unavailable as error:
+            if self._serves_agents_alone:
+                raise
+            self._console.print(f"Agents cannot use `toolscript mcp`: {error.message}", markup=False)
 
     async def _connect_and_watch(self, app: App) -> None:
         """Serves until cancelled; the demo only until servers are configured."""

@@ -17,7 +17,7 @@ import click
 
 from toolscript.domain.errors import Invalid
 from toolscript.pipe.carrier import Carrier
-from toolscript.pipe.place import SERVE, Options, find_socket
+from toolscript.pipe.place import HAS_PIPES, SERVE, Options, find_socket
 from toolscript.settings import Settings, get_variable
 from toolscript.surfaces.cli.client.session import read_settings
 from toolscript.surfaces.cli.commands.gateway import GatewayRun, on_stop_signal, run_gateway
@@ -52,6 +52,11 @@ def mcp(linger: float, serves: bool) -> None:
     is used; without one, this command starts one in the background, on a free local port. Its log is the file
     gateway.log in the data folder.
     """
+    if not HAS_PIPES:
+        raise Invalid(
+            "`toolscript mcp` does not work on Windows: run Toolscript in WSL, or run `toolscript gateway start` and "
+            "give the agent its address, http://127.0.0.1:3780/mcp"
+        )
     if not serves:
         sys.exit(Carrier(_read_options()).run())
     settings = read_settings(is_service=True)
@@ -64,7 +69,8 @@ def mcp(linger: float, serves: bool) -> None:
     else:
         from rich.console import Console
 
-        run = GatewayRun(replace(settings, host="127.0.0.1", port=0), Console(stderr=True, quiet=True))
+        local = replace(settings, host="127.0.0.1", port=0)
+        run = GatewayRun(local, Console(stderr=True, quiet=True), serves_agents_alone=True)
         run_gateway(run, lambda: _stop_when_unused(run.is_used, run.server.stop, linger))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from toolscript.domain.errors import Unavailable
 from toolscript.settings import load_settings
 from toolscript.surfaces.cli.commands import gateway
 from toolscript.surfaces.cli.commands.gateway import GatewayRun
@@ -65,3 +67,21 @@ async def test_requests_find_an_application_that_knows_its_servers(
     work.cancel()
     await asyncio.gather(work, return_exceptions=True)
     assert seen == [["good"]]
+
+
+@pytest.mark.req("A-06")
+@pytest.mark.parametrize("serves_agents_alone", [False, True])
+async def test_a_gateway_without_a_socket_serves_http_and_ends_if_it_is_for_agents_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, serves_agents_alone: bool
+) -> None:
+    monkeypatch.setattr(gateway, "_create_http_server", lambda each: SimpleNamespace(served=ServedApp(each)))
+    (tmp_path / "data" / "gateway.sock").mkdir(parents=True)
+    settings = load_settings(variables={}, data_dir=tmp_path / "data", search_model="hashed-64")
+    console = Console(file=StringIO(), width=500)
+    run = GatewayRun(settings, console, serves_agents_alone=serves_agents_alone)
+    if serves_agents_alone:
+        with pytest.raises(Unavailable, match="cannot listen for `toolscript mcp` on"):
+            await run._open_pipes()
+        return
+    await run._open_pipes()
+    assert "Agents cannot use `toolscript mcp`: cannot listen" in console.file.getvalue()  # type: ignore[attr-defined]

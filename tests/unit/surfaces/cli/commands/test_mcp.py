@@ -1,0 +1,20 @@
+"""`toolscript mcp` where it cannot work."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from toolscript.domain.errors import Invalid
+from toolscript.pipe import carrier
+from toolscript.surfaces.cli.commands import mcp
+
+
+@pytest.mark.req("A-06", "X-03")
+def test_a_system_without_pipes_says_what_agents_use_instead(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (carrier, mcp):
+        monkeypatch.setattr(module, "HAS_PIPES", False)
+    assert carrier.run([]) is None
+    result = CliRunner().invoke(mcp.mcp, [])
+    assert isinstance(result.exception, Invalid)
+    assert "give the agent its address, http://127.0.0.1:3780/mcp" in result.exception.message
