@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from click.testing import CliRunner
 
 from toolscript.domain.errors import Invalid
 from toolscript.pipe import carrier
@@ -15,6 +14,6 @@ def test_a_system_without_pipes_says_what_agents_use_instead(monkeypatch: pytest
     for module in (carrier, mcp):
         monkeypatch.setattr(module, "HAS_PIPES", False)
     assert carrier.run([]) is None
-    result = CliRunner().invoke(mcp.mcp, [])
-    assert isinstance(result.exception, Invalid)
-    assert "give the agent its address, http://127.0.0.1:3780/mcp" in result.exception.message
+    assert mcp.mcp.callback
+    with pytest.raises(Invalid, match="give the agent its address, http://127"):
+        mcp.mcp.callback(linger=0, serves=False)
