@@ -138,6 +138,7 @@ ALLOWED_LIBRARIES: dict[str, set[str]] = {
     "adapters/observability/telemetry.py": {"opentelemetry"},
     "adapters/onnx": {"httpx", "huggingface_hub", "numpy", "onnxruntime", "tokenizers"},
     "adapters/openai_api": {"httpx2", "jsonschema", "numpy", "openai"},
+    "adapters/outgoing": {"httpx2"},
     "adapters/pgvector": {"numpy", "pgvector", "psycopg"},
     "adapters/postgres.py": {"psycopg", "psycopg_pool"},
     "adapters/qdrant": {"filelock", "numpy", "qdrant_edge"},

@@ -27,6 +27,9 @@ is_preview: ContextVar[bool] = ContextVar("is_preview", default=False)
 
 COMMAND_LINE = "toolscript-command-line"
 """The user agent of commands that send requests to a gateway."""
+NAMED_BY_SERVER_HEADER = "x-toolscript-named-by-server"
+"""Marks requests to addresses that an MCP server named. A gateway refuses them: whoever can make it send requests must
+not use it with them."""
 
 
 def name_caller() -> str:

@@ -23,6 +23,7 @@ from tests.servers.gateway import run_gateway
 from tests.servers.preloaded import toolscript_command
 from toolscript.app.app import App
 from toolscript.domain.errors import Invalid
+from toolscript.domain.requests import NAMED_BY_SERVER_HEADER
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.cli.main import run
 from toolscript.surfaces.http.app import ROUTES, create_http_app
@@ -121,6 +122,22 @@ async def test_on_loopback_other_addresses_are_refused(host: str) -> None:
 async def test_off_loopback_every_address_is_allowed(host: str) -> None:
     assert await answer(guard("0.0.0.0"), {"Host": host}) == (200, {})
     assert await answer(guard("::"), {"Host": host}) == (200, {})
+
+
+@pytest.mark.req("X-11")
+@pytest.mark.parametrize(
+    ("method", "path"), [("POST", "/api/v1/servers/victim/stop"), ("POST", "/tools/victim__echo"), ("GET", "/health")]
+)
+async def test_a_request_that_a_server_made_a_gateway_send_is_refused_with_any_key(method: str, path: str) -> None:
+    headers = {"Host": "127.0.0.1", NAMED_BY_SERVER_HEADER: "1", "X-API-Key": KEY}
+    status, error = await answer(guard(key=KEY), headers, path, method)
+    assert (status, error["details"]) == (403, {"field": NAMED_BY_SERVER_HEADER})
+
+
+@pytest.mark.req("X-11")
+async def test_a_gateway_that_wants_a_login_of_another_gateway_describes_it() -> None:
+    headers = {"Host": "127.0.0.1", NAMED_BY_SERVER_HEADER: "1"}
+    assert (await answer(guard(), headers, "/.well-known/oauth-protected-resource/mcp"))[0] == 200
 
 
 @pytest.mark.req("X-04")

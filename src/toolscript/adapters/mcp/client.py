@@ -26,7 +26,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolscript import __version__
 from toolscript.adapters.mcp.dispatcher import LenientDispatcher, current_relay, raw_result
-from toolscript.adapters.mcp.http_client import create_http_client
+from toolscript.adapters.mcp.http_client import ServerClient
 from toolscript.adapters.mcp.lenient_reader import (
     clean,
     expand_template,
@@ -36,7 +36,7 @@ from toolscript.adapters.mcp.lenient_reader import (
 from toolscript.adapters.mcp.oauth.bearer import BearerAuth
 from toolscript.adapters.mcp.resource_updates import subscribe
 from toolscript.adapters.mcp.server_log import LEVEL, ServerLog, request_messages
-from toolscript.adapters.mcp.stdio import MAX_MESSAGE_BYTES, ServerProcess, stdio_transport
+from toolscript.adapters.mcp.stdio import HINT, MAX_MESSAGE_BYTES, ServerProcess, stdio_transport
 from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import LoginRequired, TimedOut, ToolscriptError, Unavailable, UpstreamFailed
 from toolscript.domain.logins import describe_command, may_log_in
@@ -405,9 +405,16 @@ class _Connection:
     def _create_client(self, *_: object, **options: Any) -> httpx2.AsyncClient:
         # Calls have their own timeouts.
         timeout = options.get("timeout") or httpx2.Timeout(HTTP_TIMEOUT_SECONDS, read=None)
-        client = create_http_client(headers=dict(self._spec.headers), timeout=timeout, auth=self.auth)
-        client.event_hooks = {"response": [self._record_status]}
-        return client
+        return ServerClient(
+            max_bytes=self._max_bytes,
+            hint=HINT,
+            # Over SSE, answers come on the one stream that is opened with GET.
+            event_methods={"GET", "POST"} if self._spec.transport is Transport.HTTP else {"GET"},
+            headers=dict(self._spec.headers),
+            timeout=timeout,
+            auth=self.auth,
+            event_hooks={"response": [self._record_status]},
+        )
 
     async def _record_status(self, response: httpx2.Response) -> None:
         # Only POST counts: a server may refuse the optional GET stream.

@@ -1,25 +1,114 @@
-"""HTTP clients for servers and for their authorization servers. All share the certificates: reading them takes 50 ms of
-the event loop."""
+"""The HTTP client of one MCP server. The SDK goes on reading an answer when its call has ended, and waits without end
+for the answer to a notification, with all later messages behind it: this client does neither."""
 
 from __future__ import annotations
 
-import functools
-import os
-import ssl
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any, TypeVar
 
+import anyio
 import httpx2
+from mcp_types import RequestId
+
+from toolscript.adapters.outgoing.client import BoundedClient, is_event_stream
+
+# An answer to a notification or to an answer of ours is an empty one.
+NOTIFICATION_TIMEOUT_SECONDS = 10.0
+_ACCEPTED, _ABANDONED = 202, 499
+# As the SDK writes them.
+_REQUEST = re.compile(rb'\{"jsonrpc":"2\.0","id":(\d{1,18}),"method":')
+_CANCELLED = b'{"jsonrpc":"2.0","method":"notifications/cancelled"'
+
+_Result = TypeVar("_Result")
 
 
-def create_http_client(
-    *, headers: dict[str, str] | None = None, timeout: httpx2.Timeout, auth: httpx2.Auth | None = None
-) -> httpx2.AsyncClient:
-    """A client that trusts the certificates of the system, and follows no redirects: the SDK follows those within an
-    origin."""
-    context = _read_certificates(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
-    return httpx2.AsyncClient(headers=headers, timeout=timeout, auth=auth, verify=context)
+class ServerClient(BoundedClient):
+    """Sends the SDK's messages to one server."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self._answers: dict[RequestId, _Answer] = {}
+
+    async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        """Sends a message. The answer to a request ends when the request is cancelled."""
+        if request.method != "POST":
+            return await super().send(request, **options)
+        content = await request.aread()  # of a redirect, it is a stream
+        if found := _REQUEST.match(content):
+            return await self._send_request(int(found[1]), request, **options)
+        try:
+            async with asyncio.timeout(NOTIFICATION_TIMEOUT_SECONDS):
+                return await super().send(request, **options)
+        except TimeoutError:
+            return httpx2.Response(_ACCEPTED, request=request)
+        finally:
+            if content.startswith(_CANCELLED):
+                self._end_answer(json.loads(content)["params"]["requestId"])
+
+    async def _send_request(self, number: int, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        answer = self._answers[number] = _Answer(lambda: self._answers.pop(number, None))
+        try:
+            response = await answer.wait(super().send(request, **options))
+        except _Ended:
+            return httpx2.Response(_ABANDONED, request=request)  # nobody waits for it
+        except BaseException:
+            answer.forget()
+            raise
+        answer.replace_body(response)
+        return response
+
+    def _end_answer(self, number: RequestId) -> None:
+        if answer := self._answers.pop(number, None):
+            answer.end()
 
 
-@functools.cache
-def _read_certificates(_file: str | None, _folder: str | None) -> ssl.SSLContext:
-    """The certificates that these variables name, or those of the system."""
-    return httpx2.create_ssl_context()
+class _Ended(httpx2.StreamError):
+    """The request of an answer was cancelled."""
+
+
+class _Answer(httpx2.AsyncByteStream):
+    """An answer that can be ended by another task: while its head is awaited, and while its body is read."""
+
+    def __init__(self, forget: Callable[[], object]) -> None:
+        """`forget` is called when there is nothing more to read."""
+        self.forget = forget
+        self._body: Any = None
+        self._is_stream = self._is_over = False
+        self._scope = anyio.CancelScope()
+
+    def end(self) -> None:
+        self._is_over = True
+        self._scope.cancel()
+
+    async def wait(self, part: Awaitable[_Result]) -> _Result:
+        """Waits for a part of the answer. Raises _Ended."""
+        with anyio.CancelScope() as self._scope:
+            if self._is_over:
+                self._scope.cancel()
+            return await part
+        raise _Ended("its request was cancelled")
+
+    def replace_body(self, response: httpx2.Response) -> None:
+        self._is_stream = is_event_stream(response)
+        self._body, response.stream = response.stream, self
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async with aclosing(aiter(self._body)) as parts:
+            while True:
+                try:
+                    part = await self.wait(anext(parts, None))
+                except _Ended as error:
+                    if self._is_stream:  # after other errors, the SDK would ask for the rest of the stream
+                        raise httpx2.SSEError(str(error)) from None
+                    raise
+                if part is None:
+                    return
+                yield part
+
+    async def aclose(self) -> None:
+        self.forget()
+        await self._body.aclose()

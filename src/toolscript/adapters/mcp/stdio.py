@@ -24,6 +24,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
+from toolscript.adapters.outgoing.bounds import measure_json
 from toolscript.adapters.worker_process import close_stdin, describe_exit
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.servers import ServerSpec
@@ -34,6 +35,7 @@ Outbox = MemoryObjectSendStream[SessionMessage]
 
 GRACE_SECONDS = 1.0
 MAX_MESSAGE_BYTES = 64 * 2**20
+HINT = ": raise TOOLSCRIPT_CALL_MAX_MIB to accept it"
 _CHUNK_BYTES = 2**18
 _STDERR_TAIL_BYTES = 8192
 # Of a longer line of standard error, the beginning is kept; of many lines that come at once, the last ones.
@@ -215,9 +217,8 @@ def parse_message(line: bytes, max_bytes: int = MAX_MESSAGE_BYTES) -> types.JSON
     is unreadable or longer than `max_bytes` becomes an error for its request, if the line shows the id. Raises
     ValueError.
     """
-    if len(line) > max_bytes:
-        problem = f"the answer is larger than {max_bytes / 2**20:g} MiB: raise TOOLSCRIPT_CALL_MAX_MIB to accept it"
-        return _build_error(line, problem)
+    if measure_json(line) > max_bytes:
+        return _build_error(line, f"the answer is larger than {max_bytes / 2**20:g} MiB{HINT}")
     try:
         parsed = json.loads(line.decode("utf-8", "replace"), parse_constant=lambda _: None)
         match parsed:

@@ -27,6 +27,8 @@ POLL_SECONDS = 1.0
 READ_SECONDS = 2.0
 # How long requests do not ask a store again that did not answer.
 STORE_PAUSE_SECONDS = 10.0
+# How long the end of the gateway waits for renewals.
+CLOSE_SECONDS = 3.0
 # A server that refuses a new token refuses the next one, too.
 RENEWAL_PAUSE_SECONDS = 300.0
 
@@ -120,11 +122,15 @@ class Logins:
         self._following = asyncio.create_task(self._follow(), name="logins")
 
     async def close(self) -> None:
-        """Finishes renewals: their tokens would be lost."""
+        """Finishes renewals, whose tokens would be lost, and ends those that take long."""
         if self._following:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
-        await asyncio.gather(*self._renewals, return_exceptions=True)
+        if self._renewals:
+            _, late = await asyncio.wait(self._renewals, timeout=CLOSE_SECONDS)
+            for renewal in late:
+                renewal.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
 
     async def _follow(self) -> None:
         while True:

@@ -23,7 +23,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from toolscript.domain import access
 from toolscript.domain.errors import Forbidden, Invalid, ToolscriptError, Unauthorized, Unavailable
 from toolscript.domain.profiles import DEFAULT_PROFILE
-from toolscript.domain.requests import caller_limit, caller_name, caller_scopes, profile_name
+from toolscript.domain.requests import (
+    NAMED_BY_SERVER_HEADER,
+    caller_limit,
+    caller_name,
+    caller_scopes,
+    profile_name,
+)
 from toolscript.surfaces.callers import apply_profile, find_grant, require_scope
 from toolscript.surfaces.console.static_files import is_console_request
 from toolscript.surfaces.http.dependencies import get_scope, is_loopback
@@ -84,6 +90,12 @@ class Guard:
                 f"Host {host!r} is not a name of this gateway: use its address, or add the name to "
                 "TOOLSCRIPT_ALLOWED_HOSTS",
                 details={"field": "Host"},
+            )
+        if _is_named_by_server(scope) and not is_discovery_path(scope["path"]):
+            return Forbidden(
+                "a gateway sends this request because an MCP server named this address, and a server may not use a "
+                "gateway: check what that server is",
+                details={"field": NAMED_BY_SERVER_HEADER},
             )
         if is_discovery_path(scope["path"]) and not self._is_local:
             return None  # on loopback, pages must not find out what runs on this machine
@@ -183,6 +195,11 @@ class Guard:
         matches = [(route.matches(scope)[0], route) for route in self._routes]
         full = [route for match, route in matches if match is Match.FULL][:1]
         return full or [route for match, route in matches if match is Match.PARTIAL]
+
+
+def _is_named_by_server(scope: Scope) -> bool:
+    header = NAMED_BY_SERVER_HEADER.encode()
+    return any(name == header for name, _ in scope["headers"])
 
 
 def parse_origin(text: str) -> str:

@@ -203,6 +203,30 @@ async def test_a_caller_that_goes_away_does_not_lose_the_renewed_token(store: Sq
     await OAuthServers().refresh(after.login)  # it is the one that the authorization server knows
 
 
+@pytest.mark.req("X-11")
+async def test_the_end_of_the_gateway_does_not_wait_for_an_authorization_server_without_end(
+    store: SqlLogins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CLOSE_SECONDS", 0.1)
+    began = asyncio.Event()
+
+    class SilentServers(OAuthServers):
+        async def refresh(self, login: Login) -> Login:
+            began.set()
+            await asyncio.Event().wait()
+            return login
+
+    spec = ServerSpec("web", Transport.HTTP, url="http://127.0.0.1:9/mcp")
+    await store.save(name_login(spec), Login("1", "", spec.url, "me", "", "old", "refresh", expires_at=1.0))
+    logins = Logins(store, SilentServers())
+    caller = asyncio.create_task(logins.get_token(spec))
+    await began.wait()
+    async with asyncio.timeout(30):
+        await logins.close()
+        await asyncio.gather(caller, return_exceptions=True)
+    assert caller.cancelled()
+
+
 async def test_an_authorization_server_that_is_down_ends_no_login(store: SqlLogins, spec: ServerSpec) -> None:
     clock = Clock()
     logins = _open(store, clock)

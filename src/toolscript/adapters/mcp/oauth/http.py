@@ -1,9 +1,10 @@
-"""Requests to authorization servers: bounded, without redirects to other hosts, and with errors that repeat nothing of
-an answer but its error code."""
+"""Requests to MCP servers that want a login and to the authorization servers that those name: bounded in bytes and in
+time, without redirects to other hosts, to no address further inside than the server itself, and with errors that repeat
+nothing of an answer but its error code."""
 
 from __future__ import annotations
 
-import ipaddress
+import asyncio
 import json
 import re
 from typing import Any
@@ -12,31 +13,77 @@ from urllib.parse import urlsplit
 import httpx2
 from mcp.shared._httpx_utils import stream_within_origin
 
-from toolscript.adapters.mcp.http_client import create_http_client
+from toolscript.adapters.outgoing.addresses import (
+    AddressRefused,
+    CheckedTransport,
+    Reach,
+    describe_refusal,
+    find_reach,
+    find_resolved_reach,
+    find_written_reach,
+    uses_proxy,
+)
+from toolscript.adapters.outgoing.bounds import MAX_OAUTH_BYTES
+from toolscript.adapters.outgoing.client import AnswerTooLarge, BoundedClient
 from toolscript.domain.errors import Unavailable, UpstreamFailed
+from toolscript.domain.requests import NAMED_BY_SERVER_HEADER
 
+# For the whole of a request, also if the answer comes byte by byte.
 TIMEOUT_SECONDS = 15.0
-MAX_ANSWER_BYTES = 2**20
 _KEPT_HEADERS = ("content-type", "www-authenticate", "retry-after")
+_PEER = "peer"
 
 
-async def fetch(method: str, url: str, *, read_body: bool = True, **request: Any) -> httpx2.Response:
-    """Sends a request and reads the answer. Raises Unavailable when there is none, UpstreamFailed when it is long."""
-    content = bytearray()
+async def fetch(
+    method: str, url: str, *, reach: Reach | None, read_body: bool = True, **request: Any
+) -> httpx2.Response:
+    """Sends a request and reads the answer. A `reach` is for addresses that a server names, and None for the address of
+    its entry. Raises Unavailable when there is no answer, UpstreamFailed when it is long or the address is refused."""
+    transport = CheckedTransport(reach) if reach is not None and not uses_proxy(url) else None
+    if reach is not None:
+        request["headers"] = {**request.get("headers", {}), NAMED_BY_SERVER_HEADER: "1"}
+    timeout = httpx2.Timeout(TIMEOUT_SECONDS)
     try:
         async with (
-            create_http_client(timeout=httpx2.Timeout(TIMEOUT_SECONDS)) as client,
+            asyncio.timeout(TIMEOUT_SECONDS),
+            BoundedClient(max_bytes=MAX_OAUTH_BYTES, timeout=timeout, transport=transport) as client,
             stream_within_origin(client, method, url, **request) as response,
         ):
-            if read_body:
-                async for part in response.aiter_bytes():
-                    content += part
-                    if len(content) > MAX_ANSWER_BYTES:
-                        raise UpstreamFailed(f"the answer of {describe_host(url)} is over {MAX_ANSWER_BYTES} bytes")
+            content = await response.aread() if read_body else b""
             headers = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
-            return httpx2.Response(response.status_code, headers=headers, content=bytes(content))
+            extensions = {_PEER: _find_peer(response)}
+            return httpx2.Response(response.status_code, headers=headers, content=content, extensions=extensions)
+    except AddressRefused as error:
+        raise UpstreamFailed(str(error)) from error
+    except AnswerTooLarge:
+        raise UpstreamFailed(f"the answer of {describe_host(url)} is over {MAX_OAUTH_BYTES} bytes") from None
+    except TimeoutError as error:
+        raise Unavailable(f"no complete answer from {describe_host(url)} within {TIMEOUT_SECONDS:g} s") from error
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         raise Unavailable(f"no answer from {describe_host(url)}: {type(error).__name__}") from error
+
+
+def find_answering_reach(response: httpx2.Response, url: str) -> Reach:
+    """Where the server is that gave this answer of `fetch`. The connection says so, and not its name, whose address may
+    have changed since; behind a proxy, what is written in the URL."""
+    peer = response.extensions[_PEER]
+    if peer is None or uses_proxy(url):
+        return find_written_reach(urlsplit(url).hostname or "") or Reach.INTERNET
+    return find_reach(peer)
+
+
+async def find_current_reach(url: str) -> Reach:
+    """Where the host of a URL is now. Raises Unavailable."""
+    try:
+        async with asyncio.timeout(TIMEOUT_SECONDS):
+            return await find_resolved_reach(url)
+    except (httpx2.ConnectError, TimeoutError) as error:
+        raise Unavailable(f"the address of {describe_host(url)} is not known: {type(error).__name__}") from error
+
+
+def _find_peer(response: httpx2.Response) -> str | None:
+    address = response.extensions["network_stream"].get_extra_info("server_addr")
+    return str(address[0]) if address else None
 
 
 def describe_host(url: str) -> str:
@@ -59,20 +106,16 @@ def describe_answer(response: httpx2.Response) -> str:
     return f"HTTP status {response.status_code}{f', {code}' if code else ''}"
 
 
-def require_secure(url: str, server_url: str, role: str) -> str:
-    """Returns the URL if secrets may be sent to it: https, this machine, or the host of a server that is configured
-    without https. Raises UpstreamFailed."""
+def require_allowed(url: str, server_url: str, role: str, reach: Reach) -> str:
+    """Returns the URL if a server may name it: within its reach, as far as that is written there (names are looked up
+    for the request), and one that secrets may be sent to: https, this machine, or the host of a server that is
+    configured without https. Raises UpstreamFailed."""
     parts = urlsplit(url)
+    written = find_written_reach(parts.hostname or "")
+    if written is not None and written > reach:
+        raise UpstreamFailed(f"the {role} is refused: {describe_refusal(describe_host(url), written)}")
     if parts.scheme == "https" or (
-        parts.scheme == "http" and (is_loopback(parts.hostname) or parts.hostname == urlsplit(server_url).hostname)
+        parts.scheme == "http" and (written is Reach.MACHINE or parts.hostname == urlsplit(server_url).hostname)
     ):
         return url
     raise UpstreamFailed(f"the {role} is not an https address: {parts.scheme}://{describe_host(url)}")
-
-
-def is_loopback(host: str | None) -> bool:
-    """Whether the host is this machine."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
-    except ValueError:
-        return False

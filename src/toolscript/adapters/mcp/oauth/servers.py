@@ -24,7 +24,14 @@ from mcp.client.auth.utils import (
 from mcp.shared.auth import OAuthClientMetadata, OAuthMetadata, OAuthToken
 
 from toolscript.adapters.mcp.oauth.discovery import UNAUTHORIZED, AuthorizationPlan, discover, probe
-from toolscript.adapters.mcp.oauth.http import describe_answer, describe_host, fetch, find_error_code
+from toolscript.adapters.mcp.oauth.http import (
+    describe_answer,
+    describe_host,
+    fetch,
+    find_current_reach,
+    find_error_code,
+)
+from toolscript.adapters.outgoing.addresses import Reach
 from toolscript.domain.errors import Invalid, LoginDeclined, Unauthorized, Unavailable, UpstreamFailed
 from toolscript.domain.logins import Login
 from toolscript.domain.servers import ServerSpec
@@ -67,7 +74,8 @@ class OAuthServers:
             scope=scope,
         )
         form = {"grant_type": "authorization_code", "code": code, "code_verifier": verifier}
-        response = await _post(login, login.token_endpoint, form | {"redirect_uri": browser.redirect_uri})
+        form["redirect_uri"] = browser.redirect_uri
+        response = await _post(login, login.token_endpoint, form, plan.reach)
         if response.status_code != OK:
             raise Unauthorized(f"{describe_host(plan.issuer)} issued no token: {describe_answer(response)}")
         login = self._read_tokens(login, response)
@@ -81,7 +89,7 @@ class OAuthServers:
 
     async def refresh(self, login: Login) -> Login:
         form = {"grant_type": "refresh_token", "refresh_token": login.refresh_token or ""}
-        response = await _post(login, login.token_endpoint, form)
+        response = await _post(login, login.token_endpoint, form, await find_current_reach(login.resource))
         if response.status_code == OK:
             return self._read_tokens(login, response)
         about = f"{describe_host(login.issuer)} does not renew the login: {describe_answer(response)}"
@@ -94,7 +102,8 @@ class OAuthServers:
             return False
         token, kind = (login.refresh_token, "refresh_token") if login.refresh_token else (login.access_token, "")
         form = {"token": token or "", "token_type_hint": kind or "access_token"}
-        return (await _post(login, login.revocation_endpoint, form, with_resource=False)).status_code == OK
+        reach = await find_current_reach(login.resource)
+        return (await _post(login, login.revocation_endpoint, form, reach, with_resource=False)).status_code == OK
 
     async def _choose_client(
         self, spec: ServerSpec, plan: AuthorizationPlan, redirect_uri: str, scope: str
@@ -109,7 +118,7 @@ class OAuthServers:
             return own, spec.oauth.client_secret or None, method
         if document and plan.metadata.client_id_metadata_document_supported:
             return document, None, _NONE
-        return await _register(spec, plan.metadata, redirect_uri, scope)
+        return await _register(spec, plan, redirect_uri, scope)
 
     def _read_tokens(self, login: Login, response: httpx2.Response) -> Login:
         """The login with the tokens of an answer. What the answer leaves out stays as it is."""
@@ -128,8 +137,9 @@ class OAuthServers:
 
 
 async def _register(
-    spec: ServerSpec, metadata: OAuthMetadata, redirect_uri: str, scope: str
+    spec: ServerSpec, plan: AuthorizationPlan, redirect_uri: str, scope: str
 ) -> tuple[str, str | None, str]:
+    metadata = plan.metadata
     host = describe_host(str(metadata.issuer))
     if metadata.registration_endpoint is None:
         raise Invalid(
@@ -146,9 +156,8 @@ async def _register(
         }
     )
     request = create_client_registration_request(metadata, about, str(metadata.issuer))
-    response = await fetch(
-        "POST", str(request.url), content=request.content, headers={"Content-Type": "application/json"}
-    )
+    headers = {"Content-Type": "application/json"}
+    response = await fetch("POST", str(request.url), reach=plan.reach, content=request.content, headers=headers)
     try:
         client = await handle_registration_response(response)
         check_registration_usable(client)
@@ -198,7 +207,9 @@ async def _request_code(plan: AuthorizationPlan, client_id: str, scope: str, bro
     return given["code"], pkce.code_verifier
 
 
-async def _post(login: Login, url: str, form: dict[str, str], *, with_resource: bool = True) -> httpx2.Response:
+async def _post(
+    login: Login, url: str, form: dict[str, str], reach: Reach, *, with_resource: bool = True
+) -> httpx2.Response:
     """Posts a form as the login's client (RFC 6749, section 2.3.1)."""
     form = {**form, "client_id": login.client_id} | ({"resource": login.resource} if with_resource else {})
     headers = {"Accept": "application/json"}
@@ -207,4 +218,4 @@ async def _post(login: Login, url: str, form: dict[str, str], *, with_resource: 
     elif login.client_secret:
         pair = f"{quote(login.client_id, safe='')}:{quote(login.client_secret, safe='')}"
         headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
-    return await fetch("POST", url, data=form, headers=headers)
+    return await fetch("POST", url, reach=reach, data=form, headers=headers)

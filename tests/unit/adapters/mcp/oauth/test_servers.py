@@ -225,7 +225,8 @@ async def test_what_a_token_endpoint_answers_is_not_repeated(
 
 
 def _make_login(token_endpoint: str) -> Login:
-    return Login("1", "https://a.example", "", "me", token_endpoint, "the-access-token", "the-refresh-token")
+    resource = "http://127.0.0.1/mcp"
+    return Login("1", "https://a.example", resource, "me", token_endpoint, "the-access-token", "the-refresh-token")
 
 
 def test_a_client_id_document_needs_an_https_address() -> None:
