@@ -486,6 +486,6 @@ async def test_an_answer_above_the_limit_names_the_limit_and_the_next_call_works
         with pytest.raises(UpstreamFailed, match=r"larger than 1 MiB: raise TOOLSCRIPT_CALL_MAX_MIB"):
             await server.call(echo, {"text": "a" * 3 * 2**20}, within=TIMEOUT_SECONDS)
         with pytest.raises(UpstreamFailed, match=r"larger than 1 MiB: raise TOOLSCRIPT_CALL_MAX_MIB"):
-            await server.call(echo, {"text": [[]] * 20_000}, within=TIMEOUT_SECONDS)
+            await server.call(echo, {"text": [[]] * 200_000}, within=TIMEOUT_SECONDS)
         result = await server.call(echo, {"text": "short"}, within=TIMEOUT_SECONDS)
     assert result.structured == {"text": "short"}

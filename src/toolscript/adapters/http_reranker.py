@@ -17,12 +17,12 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from toolscript.adapters.outgoing.bounds import MAX_RERANK_BYTES
 from toolscript.adapters.remote_services import hide_credentials, read_retry_after, require_http_url
 from toolscript.domain.errors import Invalid, Unavailable, UpstreamFailed
 
 MAX_CONCURRENT_CALLS = 4
 MAX_DOCUMENTS, MAX_TEXTS = 500, 32
-MAX_BYTES = 8 * 2**20
 MAX_WAIT_SECONDS, DEFAULT_WAIT_SECONDS = 2.0, 0.25
 MAX_REASON_LENGTH = 300
 BUSY, REFUSED, DENIED, GOOD = {429, 503}, {400, 422}, {401, 403}, range(200, 300)
@@ -43,7 +43,8 @@ class HttpReranker:
         self._takes_texts = False
         self._limit = asyncio.Semaphore(MAX_CONCURRENT_CALLS)
         self._client = httpx.AsyncClient(
-            headers={"Content-Type": "application/json", **_authorization(key)},
+            # Uncompressed: a small compressed response could expand beyond the limit.
+            headers={"Content-Type": "application/json", "Accept-Encoding": "identity", **_authorization(key)},
             timeout=timeout_seconds,
             follow_redirects=False,
         )
@@ -106,10 +107,10 @@ class HttpReranker:
     async def _post(self, body: bytes) -> tuple[int, Mapping[str, str], bytes]:
         received = bytearray()
         async with self._client.stream("POST", self._url, content=body) as answer:
-            async for piece in answer.aiter_bytes():
+            async for piece in answer.aiter_raw():
                 received += piece
-                if len(received) > MAX_BYTES:
-                    raise self._fail(f"sent more than the maximum of {MAX_BYTES} bytes")
+                if len(received) > MAX_RERANK_BYTES:
+                    raise self._fail(f"sent more than the maximum of {MAX_RERANK_BYTES} bytes")
             return answer.status_code, answer.headers, bytes(received)
 
     def _body(self, query: str, passages: Sequence[str]) -> bytes:

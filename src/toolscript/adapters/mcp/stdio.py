@@ -24,7 +24,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
-from toolscript.adapters.outgoing.bounds import measure_json
+from toolscript.adapters.outgoing.bounds import AnswerSize
 from toolscript.adapters.worker_process import close_stdin, describe_exit
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.servers import ServerSpec
@@ -217,7 +217,9 @@ def parse_message(line: bytes, max_bytes: int = MAX_MESSAGE_BYTES) -> types.JSON
     is unreadable or longer than `max_bytes` becomes an error for its request, if the line shows the id. Raises
     ValueError.
     """
-    if measure_json(line) > max_bytes:
+    size = AnswerSize()
+    size.add(line)
+    if size.exceeds(max_bytes):
         return _build_error(line, f"the answer is larger than {max_bytes / 2**20:g} MiB{HINT}")
     try:
         parsed = json.loads(line.decode("utf-8", "replace"), parse_constant=lambda _: None)

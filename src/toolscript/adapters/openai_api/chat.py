@@ -19,6 +19,8 @@ import openai
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
+from toolscript.adapters.outgoing.bounds import MAX_CHAT_BYTES
+from toolscript.adapters.outgoing.client import AnswerTooLarge, BoundedClient
 from toolscript.adapters.remote_services import (
     hide_credentials,
     read_retry_after,
@@ -28,7 +30,6 @@ from toolscript.adapters.remote_services import (
 from toolscript.domain.errors import Invalid, Unavailable, UpstreamFailed
 from toolscript.domain.prompts import Prompt
 
-MAX_BYTES = 1_000_000
 MAX_WAIT_SECONDS = 20.0
 FIRST_WAIT_SECONDS = 0.5
 MAX_REASON_LENGTH = 300
@@ -91,7 +92,10 @@ class OpenAiChat:
                 details={"field": "TOOLSCRIPT_LLM_MODEL"},
             )
         self.model = model
-        self._client = openai.AsyncOpenAI(base_url=url, api_key=key or NO_KEY, timeout=timeout_seconds, max_retries=0)
+        http = BoundedClient(max_bytes=MAX_CHAT_BYTES, timeout=timeout_seconds)
+        self._client = openai.AsyncOpenAI(
+            base_url=url, api_key=key or NO_KEY, timeout=timeout_seconds, max_retries=0, http_client=http
+        )
         self._name = f"the language model {model!r} at {hide_credentials(str(self._client.base_url))}"
         self._timeout = timeout_seconds
         self._limit = asyncio.Semaphore(at_once)
@@ -133,6 +137,8 @@ class OpenAiChat:
                 if status not in RETRIED_STATUSES and status < SERVER_FAULT:
                     self._adapt(status, reason, style)
                     continue
+            except AnswerTooLarge:  # an error has less than an answer may have
+                raise self._fail(f"sent more than the maximum of {MAX_CHAT_BYTES} bytes") from None
             except (openai.OpenAIError, httpx2.HTTPError, TimeoutError) as error:
                 reason, wait = self._clean(f"{error} {error.__cause__ or ''}".strip() or "timeout"), None
             wait = FIRST_WAIT_SECONDS * 2**tries if wait is None else wait
@@ -166,16 +172,12 @@ class OpenAiChat:
 
     async def _call(self, request: dict[str, Any]) -> Completion:
         started = time.perf_counter()
-        body = bytearray()
         # The library's timeout is per read: a server that sends single bytes would never reach it.
         async with (
             asyncio.timeout(self._timeout),
             self._client.chat.completions.with_streaming_response.create(model=self.model, **request) as response,
         ):
-            async for piece in response.iter_bytes():
-                body += piece
-                if len(body) > MAX_BYTES:
-                    raise self._fail(f"sent more than the maximum of {MAX_BYTES} bytes")
+            body = await response.read()
         try:
             response_json = json.loads(body)
             choice = response_json["choices"][0]
@@ -183,7 +185,7 @@ class OpenAiChat:
             text = content if isinstance(content, str) else json.dumps(content)
             completion = Completion(text, is_cut=choice.get("finish_reason") == "length")
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-            quote = self._clean(bytes(body[:MAX_REASON_LENGTH]).decode(errors="replace"))
+            quote = self._clean(body[:MAX_REASON_LENGTH].decode(errors="replace"))
             raise self._fail(f"did not answer as an OpenAI-compatible API does: {quote}") from error
         self._log_usage(response_json.get("usage"), time.perf_counter() - started)
         return completion

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import openai
 
+from toolscript.adapters.outgoing.bounds import MAX_EMBEDDINGS_BYTES
+from toolscript.adapters.outgoing.client import AnswerTooLarge, BoundedClient
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.search import SimilarityRange, Vector
 
@@ -38,7 +40,10 @@ class OpenAiEmbedder:
     @classmethod
     async def at(cls, url: str, key: str | None, model: str, *, timeout_seconds: float = 10.0) -> OpenAiEmbedder:
         """Connects and reads the model's dimensions. Raises Invalid or Unavailable, naming the URL."""
-        client = openai.AsyncOpenAI(base_url=url, api_key=key or "none", timeout=timeout_seconds, max_retries=2)
+        http = BoundedClient(max_bytes=MAX_EMBEDDINGS_BYTES, timeout=timeout_seconds, within=timeout_seconds)
+        client = openai.AsyncOpenAI(
+            base_url=url, api_key=key or "none", timeout=timeout_seconds, max_retries=2, http_client=http
+        )
         embedder = cls(client, model, 0)
         try:
             embedder.dimensions = len(await embedder.embed_query("ready"))
@@ -73,6 +78,8 @@ class OpenAiEmbedder:
                 f"the embeddings API at {self._client.base_url} refuses model {self.model!r}: {error.message}",
                 details={"field": "TOOLSCRIPT_EMBEDDINGS_URL", "model": self.model},
             ) from error
+        except AnswerTooLarge as error:
+            raise self._fail(f"sent an unusable response: {error}") from error
         except (openai.OpenAIError, ValueError) as error:
             raise self._fail(f"does not answer: {error} {error.__cause__ or ''}".strip()) from error
         return self._read_vectors(response, len(inputs))

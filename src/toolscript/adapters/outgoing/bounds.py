@@ -20,13 +20,26 @@ MAX_RERANK_BYTES = 8 * 2**20
 # consists of `[],` would take 3.6 GB, and 20 s of the event loop.
 PART_BYTES = 128
 VALUE_BYTES = 8
+# Needed without harm, whatever the bound is.
+MIN_MEMORY_BYTES = 16 * 2**20
 
 # Within one origin: a slash at the end, then another path. More is a circle.
 MAX_REDIRECTS = 5
 
 
-def measure_json(content: bytes) -> int:
-    """The bytes that count for a bound: those that are read, or what they need in memory if that is more. Brackets and
-    commas in strings count, too: to find out takes longer than to read the answer."""
-    parts = content.count(b"[") + content.count(b"{")
-    return len(content) + PART_BYTES * parts + VALUE_BYTES * content.count(b",")
+class AnswerSize:
+    """The size of an answer of which parts arrive."""
+
+    def __init__(self) -> None:
+        self._length = self._memory = 0
+
+    def add(self, part: bytes) -> None:
+        """Counts a part. Brackets and commas in strings count, too: to leave them out takes longer than to read the
+        answer."""
+        self._length += len(part)
+        parts = part.count(b"[") + part.count(b"{")
+        self._memory += len(part) + PART_BYTES * parts + VALUE_BYTES * part.count(b",")
+
+    def exceeds(self, max_bytes: int) -> bool:
+        """Whether it is longer than the bound, or needs more memory."""
+        return self._length > max_bytes or self._memory > max(max_bytes, MIN_MEMORY_BYTES)

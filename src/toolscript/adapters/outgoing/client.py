@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx2
 
-from toolscript.adapters.outgoing.bounds import MAX_ERROR_BYTES, MAX_REDIRECTS, measure_json
+from toolscript.adapters.outgoing.bounds import MAX_ERROR_BYTES, MAX_REDIRECTS, AnswerSize
 
 EVENT_STREAM = "text/event-stream"
 _EVENT_END = re.compile(rb"\r?\n\r?\n|\r\r")
@@ -93,12 +93,14 @@ class _BoundedBody(httpx2.AsyncByteStream):
     async def __aiter__(self) -> AsyncIterator[bytes]:
         if "," in self._response.headers.get("content-encoding", ""):
             raise self._refuse("the answer is compressed more than once")  # each time, it may expand a thousandfold
-        size = 0
+        size = AnswerSize()
         async with aclosing(self._response.aiter_bytes()) as parts:
             async for part in parts:
                 ends = [found.end() for found in _EVENT_END.finditer(part)] if self._is_stream else []
-                size = measure_json(part[ends[-1] :]) if ends else size + measure_json(part)
-                if size > self._max_bytes:
+                if ends:
+                    size = AnswerSize()
+                size.add(part[ends[-1] :] if ends else part)
+                if size.exceeds(self._max_bytes):
                     raise self._refuse(f"the answer is larger than {self._max_bytes / 2**20:g} MiB{self._hint}")
                 yield part
                 await asyncio.sleep(0)  # a packed answer comes without a pause otherwise

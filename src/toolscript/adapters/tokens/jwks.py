@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import jwt
 
+from toolscript.adapters.outgoing.bounds import MAX_KEY_SET_BYTES
 from toolscript.adapters.remote_services import hide_credentials, is_http_url
 from toolscript.domain.errors import Invalid, Unavailable
 
@@ -27,7 +28,6 @@ KEY_TYPES: dict[str, tuple[str, str | None]] = {
     "ES384": ("EC", "P-384"),
 }
 PUBLIC_PARTS = ("kty", "crv", "n", "e", "x", "y")
-MAX_BYTES = 10**6
 MIN_RSA_BITS = 2048
 MAX_KEYS = 100
 CACHE_SECONDS = 600.0
@@ -112,15 +112,15 @@ class KeySet:
                 raise ValueError(f"the response has status {response.status_code}, and redirects are not followed")
             async for piece in response.aiter_raw():
                 body += piece
-                if len(body) > MAX_BYTES:
-                    raise ValueError(f"the response is larger than {MAX_BYTES} bytes")
+                if len(body) > MAX_KEY_SET_BYTES:
+                    raise ValueError(f"the response is larger than {MAX_KEY_SET_BYTES} bytes")
         return bytes(body)
 
     def _read_file(self) -> bytes:
         with Path(self._place).expanduser().open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-        if len(content) > MAX_BYTES:
-            raise ValueError(f"the file is larger than {MAX_BYTES} bytes")
+            content = file.read(MAX_KEY_SET_BYTES + 1)
+        if len(content) > MAX_KEY_SET_BYTES:
+            raise ValueError(f"the file is larger than {MAX_KEY_SET_BYTES} bytes")
         return content
 
 

@@ -47,7 +47,7 @@ class HostileServer(HttpDouble):
         elif name in {None, "echo"}:
             self.send(request, 200, json.dumps({"jsonrpc": "2.0", "id": message["id"], **_answer(message)}).encode())
         elif name == "lists":
-            result = b'{"content":[],"structuredContent":[%s[]]}' % (b"[]," * 20_000)
+            result = b'{"content":[],"structuredContent":[%s[]]}' % (b"[]," * 200_000)
             self.send(request, 200, b'{"jsonrpc":"2.0","id":%d,"result":%s}' % (message["id"], result))
         elif name == "twice":
             packed = gzip.compress(gzip.compress(b"{}"))

@@ -16,6 +16,7 @@ from tests.servers.chat import ChatApi, Reply, Script, refuses, says
 from tests.servers.processes import find_free_port
 from toolscript.adapters.openai_api import chat as openai_chat
 from toolscript.adapters.openai_api.chat import OpenAiChat
+from toolscript.adapters.outgoing.bounds import MAX_CHAT_BYTES
 from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable, UpstreamFailed
 from toolscript.domain.prompts import Prompt
 
@@ -248,10 +249,10 @@ def test_a_url_without_a_model_is_refused_at_once(model: str | None) -> None:
 
 
 async def test_a_response_beyond_the_maximum_size_is_an_error() -> None:
-    with chat_api(Reply(" " * (openai_chat.MAX_BYTES + 1))) as api:
+    with chat_api(Reply(" " * (MAX_CHAT_BYTES + 1))) as api:
         error = await failure(api)
     assert isinstance(error, UpstreamFailed)
-    assert str(openai_chat.MAX_BYTES) in error.message
+    assert str(MAX_CHAT_BYTES) in error.message
 
 
 @pytest.mark.slow
