@@ -209,6 +209,15 @@ async def test_a_token_for_somebody_else_or_of_somebody_else_is_refused(
     assert token not in refused.text
 
 
+@pytest.mark.req("X-11")
+async def test_documents_need_a_token_that_names_its_user_or_client_too(gateway: Gateway) -> None:
+    nobody = await gateway.get("/documents", gateway.sign("documents", tenant_id="acme", sub=None))
+    assert nobody.status_code == 401
+    assert "names no user" in nobody.json()["error"]["message"]
+    client = gateway.sign("documents", tenant_id="acme", sub=None, client_id="nightly")
+    assert (await gateway.get("/documents", client)).status_code == 200
+
+
 async def test_a_token_signed_with_another_key_or_with_the_secret_of_documents_opens_no_tools(gateway: Gateway) -> None:
     forged = replace(gateway, key=new_key("ES256", "first")).sign(*Scope)
     assert "signature" in (await gateway.get("/tools", forged)).json()["error"]["message"]

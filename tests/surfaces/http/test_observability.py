@@ -95,11 +95,12 @@ async def shared_http(anyio_backend: str, tmp_path_factory: pytest.TempPathFacto
         ("GET", "/openapi.json", 200),
     ],
 )
-async def test_every_response_has_the_id_of_its_request(
+async def test_every_response_has_the_id_of_its_request_and_is_no_page(
     shared_http: httpx.AsyncClient, method: str, path: str, status: int
 ) -> None:
     answer = await shared_http.request(method, path, headers={"X-Request-ID": "mine"})
     assert (answer.status_code, answer.headers.get_list("x-request-id")) == (status, ["mine"])
+    assert answer.headers.get_list("x-content-type-options") == ["nosniff"]
     anonymous = await shared_http.request(method, path)
     UUID(anonymous.headers["x-request-id"])
 

@@ -8,7 +8,6 @@ signatures, times, issuer and audience.
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -31,6 +30,8 @@ MAX_SUBJECT_LENGTH = 256
 OAUTH_CALLER = "oauth:"
 SCOPE_PREFIX = "toolscript:"
 LEEWAY_SECONDS = 30
+# Larger numbers are exact in no other program, and no time in any.
+MAX_TIME = 2**53
 MIN_SECRET_BYTES = 32
 
 Key = str | jwt.PyJWK
@@ -105,11 +106,13 @@ class JwtVerifier:
             if claims is not None:
                 return _read_principal(claims, LOCAL_TENANT_CLAIM, DEFAULT_PLAN)
         claims = await self._verify_configured(token, algorithm, kid)
-        if self._has_scopes and algorithm in KEY_TYPES and Scope.DOCUMENTS not in _read_scopes(claims):
-            raise Forbidden(
-                f"this token may not use documents: it lacks the scope {Scope.DOCUMENTS}",
-                details={"scope": Scope.DOCUMENTS.value},
-            )
+        if self._has_scopes and algorithm in KEY_TYPES:
+            _find_subject(claims)
+            if Scope.DOCUMENTS not in _read_scopes(claims):
+                raise Forbidden(
+                    f"this token may not use documents: it lacks the scope {Scope.DOCUMENTS}",
+                    details={"scope": Scope.DOCUMENTS.value},
+                )
         plan = claims.get(self._plan_claim, DEFAULT_PLAN)
         if not isinstance(plan, str) or not 0 < len(plan) <= MAX_PLAN_LENGTH:
             raise _refuse(
@@ -168,8 +171,8 @@ class _StrictJwt(jwt.PyJWT):
         for name in ("exp", "nbf", "iat"):  # PyJWT accepts whatever int() accepts: true, "7"
             value = claims.get(name)
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if value is not None and (not is_number or (isinstance(value, float) and not math.isfinite(value))):
-                raise _refuse(f"the token's {name} is not a number of seconds")
+            if value is not None and not (is_number and abs(value) <= MAX_TIME):  # NaN is not, either
+                raise _refuse(f"the token's {name} is not a number of seconds up to {MAX_TIME}")
         return {name: value for name, value in claims.items() if value is not None}
 
 

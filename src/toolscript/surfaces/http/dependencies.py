@@ -34,6 +34,24 @@ from toolscript.surfaces.callers import (
 from toolscript.surfaces.http.errors import KnowledgeUnavailable
 from toolscript.surfaces.http.served_app import ServedApp
 
+# What proxies add to the requests that they pass on, beside headers that begin with `X-Forwarded-`.
+PROXY_HEADERS = frozenset(
+    {
+        "cf-connecting-ip",
+        "fastly-client-ip",
+        "forwarded",
+        "proxy-client-ip",
+        "true-client-ip",
+        "via",
+        "x-client-ip",
+        "x-cluster-client-ip",
+        "x-envoy-external-address",
+        "x-original-forwarded-for",
+        "x-original-host",
+        "x-real-ip",
+    }
+)
+
 
 async def get_served_app(request: Request) -> ServedApp:
     """Returns what the server serves, which may still be opening."""
@@ -105,7 +123,7 @@ async def require_known_caller(request: Request, served: Served) -> None:
         request.client.host if request.client else "",
         urlsplit(f"//{own}").hostname or "",
     ]
-    is_forwarded = any(name in headers for name in ("forwarded", "via", "x-forwarded-for", "x-real-ip"))
+    is_forwarded = any(name in PROXY_HEADERS or name.startswith("x-forwarded-") for name in headers)
     is_foreign = urlsplit(headers.get("origin", f"//{own}")).netloc != own
     if is_forwarded or is_foreign or not all(map(is_loopback, addresses)):
         raise Forbidden(

@@ -27,6 +27,9 @@ from toolscript.surfaces.http.errors import error_response
 from toolscript.surfaces.http.served_app import ServedApp
 
 HEADER = b"x-request-id"
+# What an answer contains may come from servers and documents: no browser is to take it for a page or a script.
+NO_SNIFF = (b"x-content-type-options", b"nosniff")
+OUR_HEADERS = frozenset({HEADER, NO_SNIFF[0]})
 NO_ROUTE = "none"
 MCP_PATH = "/mcp"
 CARD_NAME = "server-card"
@@ -67,8 +70,8 @@ class RequestTracking:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = [pair for pair in message.get("headers", ()) if pair[0].lower() != HEADER]
-                message = {**message, "headers": [*headers, (HEADER, request.encode())]}
+                headers = [pair for pair in message.get("headers", ()) if pair[0].lower() not in OUR_HEADERS]
+                message = {**message, "headers": [*headers, (HEADER, request.encode()), NO_SNIFF]}
             await send(message)
 
         telemetry = self._served.current and self._served.current.observability.telemetry

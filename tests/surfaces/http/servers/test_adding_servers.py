@@ -17,6 +17,7 @@ from toolscript.app.app import App
 from toolscript.configuration.snippets import ConfigurationPlace
 from toolscript.domain.access import Scope
 from toolscript.surfaces.http.app import create_http_app
+from toolscript.surfaces.http.dependencies import PROXY_HEADERS
 from toolscript.surfaces.http.served_app import ServedApp
 
 PATH = "/api/v1/servers"
@@ -90,6 +91,15 @@ async def test_without_keys_only_the_machine_itself_may_add_servers(
             refused = await http.post(path, json=BODY, headers=headers)
             assert (refused.status_code, refused.json()["error"]["code"]) == (403, "FORBIDDEN"), refused.text
     assert read_names(file) == []
+
+
+@pytest.mark.req("X-04")
+@pytest.mark.parametrize("header", ["X-Forwarded-Host", "X-Forwarded-Proto", *sorted(PROXY_HEADERS)])
+@pytest.mark.req("X-11")
+async def test_without_keys_no_header_of_a_proxy_is_let_through(connect: Connect, file: Path, header: str) -> None:
+    async with connect("http://127.0.0.1", "127.0.0.1") as http:
+        refused = await http.post(f"{PATH}/check", json=BODY, headers={header: "10.0.0.7"})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "FORBIDDEN")
 
 
 @pytest.mark.req("X-04")

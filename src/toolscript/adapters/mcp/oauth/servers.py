@@ -38,6 +38,8 @@ from toolscript.domain.servers import ServerSpec
 from toolscript.ports.logins import Browser
 
 OK = 200
+# No token is valid for longer; a date has at most four digits for the year.
+MAX_TOKEN_SECONDS = 10 * 366 * 86_400
 _REFUSALS = frozenset({400, 401, 403})
 _BASIC, _POST, _NONE = "client_secret_basic", "client_secret_post", "none"
 
@@ -131,7 +133,7 @@ class OAuthServers:
             login,
             access_token=token.access_token,
             refresh_token=token.refresh_token or login.refresh_token,
-            expires_at=None if token.expires_in is None else self._clock() + token.expires_in,
+            expires_at=None if token.expires_in is None else self._clock() + _clamp(token.expires_in),
             scope=token.scope or login.scope,
         )
 
@@ -164,6 +166,10 @@ async def _register(
     except OAuthFlowError:
         raise UpstreamFailed(f"{host} did not register Toolscript: {describe_answer(response)}") from None
     return client.client_id, client.client_secret, client.token_endpoint_auth_method or _NONE
+
+
+def _clamp(seconds: int) -> int:
+    return max(0, min(seconds, MAX_TOKEN_SECONDS))
 
 
 def _choose_method(metadata: OAuthMetadata) -> str:

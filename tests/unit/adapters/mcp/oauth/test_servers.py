@@ -224,6 +224,16 @@ async def test_what_a_token_endpoint_answers_is_not_repeated(
     assert "the-refresh-token" not in shown + caplog.text
 
 
+@pytest.mark.req("X-11")
+@pytest.mark.parametrize("seconds", ["9" * 400, "-" + "9" * 400])
+async def test_a_token_that_lasts_for_ever_has_an_end(seconds: str) -> None:
+    body = b'{"access_token": "new", "token_type": "Bearer", "expires_in": %s}' % seconds.encode()
+    with recording_requests(200, body) as (address, _):
+        login = await OAuthServers(clock=lambda: 0.0).refresh(_make_login(f"{address}/token"))
+    assert login.expires_at is not None
+    assert 0 <= login.expires_at < 4e8
+
+
 def _make_login(token_endpoint: str) -> Login:
     resource = "http://127.0.0.1/mcp"
     return Login("1", "https://a.example", resource, "me", token_endpoint, "the-access-token", "the-refresh-token")
