@@ -29,6 +29,7 @@ READ_SECONDS = 2.0
 STORE_PAUSE_SECONDS = 10.0
 # How long the end of the gateway waits for renewals.
 CLOSE_SECONDS = 3.0
+RELEASE_SECONDS = 1.0
 # A server that refuses a new token refuses the next one, too.
 RENEWAL_PAUSE_SECONDS = 300.0
 
@@ -130,7 +131,8 @@ class Logins:
             _, late = await asyncio.wait(self._renewals, timeout=CLOSE_SECONDS)
             for renewal in late:
                 renewal.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
+            if late:
+                await asyncio.wait(late, timeout=RELEASE_SECONDS)
 
     async def _follow(self) -> None:
         while True:
@@ -193,7 +195,7 @@ class Logins:
             await self._store.forget(name, version=stored.version)
             self._known[name] = None
             return None
-        except Exception:
+        except (Exception, asyncio.CancelledError):  # of the end of the gateway: another one may go on
             await self._store.release(name, stored.version)
             raise
         self._renewed_at[name] = self._clock()

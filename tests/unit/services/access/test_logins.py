@@ -225,6 +225,8 @@ async def test_the_end_of_the_gateway_does_not_wait_for_an_authorization_server_
         await logins.close()
         await asyncio.gather(caller, return_exceptions=True)
     assert caller.cancelled()
+    version = (await _read(store, spec)).version
+    assert await store.claim(name_login(spec), version, now=0.0, until=1.0)  # by another gateway, at once
 
 
 async def test_an_authorization_server_that_is_down_ends_no_login(store: SqlLogins, spec: ServerSpec) -> None:
