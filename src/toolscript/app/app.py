@@ -29,7 +29,7 @@ from toolscript.adapters.sql.workflows import SqlWorkflows
 from toolscript.adapters.vector_cache_files import EmbeddingFiles
 from toolscript.app.access import Verifier, check_environment, local_token
 from toolscript.app.code import CodeMode
-from toolscript.app.collections import drop_collections, find_text_model, open_collections
+from toolscript.app.collections import ALL, drop_collections, find_text_model, open_collections
 from toolscript.app.engines import open_admission, open_gateway, open_index, open_language_model, open_reranker
 from toolscript.app.ingest import build_jobs, build_knowledge_import, build_knowledge_ingest
 from toolscript.app.knowledge import open_library, open_reader, open_store, store_url
@@ -391,14 +391,14 @@ async def _open_adapters(
     _close_at_exit(stack, index)
     is_shared = settings.index.startswith(("http", "postgres"))
     stale = (TOOLS, SKILLS) if settings.search_no_cache and not is_shared else ()
-    await drop_collections(index, (TOOLS, SKILLS, DOCUMENTS, CHUNKS, EXTRACTIONS) if fresh_index else stale)
+    await drop_collections(index, ALL if fresh_index else stale, damaged=serving)
     model, text_model = await _open_models(settings, index, stack)
     database = await asyncio.to_thread(Database, store_url(settings))
     _close_at_exit(stack, database)
     knowledge, knowledge_store = await open_reader(settings, database), open_store(settings, database)
     _close_at_exit(stack, knowledge, knowledge_store)
     await open_collections(index, model.embedder, text_model.embedder, shared=is_shared)
-    own = await _open_demo(settings, stack, model.embedder, fresh_index=fresh_index) if demo else (index, database)
+    own = await _open_demo(settings, stack, model.embedder, fresh_index, serving) if demo else (index, database)
     is_alone = demo or not (is_shared or settings.store.startswith("postgres"))
     catalogue_version = None if is_alone else SqlCatalogueVersion(database)
     _close_at_exit(stack, catalogue_version)
@@ -446,7 +446,7 @@ async def _open_models(settings: Settings, index: VectorIndex, stack: AsyncExitS
 
 
 async def _open_demo(
-    settings: Settings, stack: AsyncExitStack, embedder: Embedder | None, *, fresh_index: bool
+    settings: Settings, stack: AsyncExitStack, embedder: Embedder | None, fresh_index: bool, serving: bool
 ) -> tuple[VectorIndex, Database]:
     """The demo's own index and store, so that its tools never get among those of servers."""
     own = replace(settings, data_dir=settings.data / "demo", index="", store="")
@@ -454,7 +454,7 @@ async def _open_demo(
         make_private_folder(own.data)
     index, database = open_index(own), await asyncio.to_thread(Database, store_url(own))
     _close_at_exit(stack, index, database)
-    await drop_collections(index, (TOOLS, SKILLS) if fresh_index else ())
+    await drop_collections(index, (TOOLS, SKILLS) if fresh_index else (), damaged=serving)
     await open_collections(index, embedder, embedder, shared=False)
     return index, database
 

@@ -4,30 +4,50 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from contextlib import suppress
 
+from toolscript.domain.errors import IndexDamaged
 from toolscript.domain.search import Collection
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Embedder
-from toolscript.services.catalogue.skill_points import skills_collection
-from toolscript.services.catalogue.tool_points import tools_collection
+from toolscript.services.catalogue.skill_points import SKILLS, skills_collection
+from toolscript.services.catalogue.tool_points import TOOLS, tools_collection
 from toolscript.services.documents.points import DOCUMENTS, documents_collection
 from toolscript.services.knowledge.points import CHUNKS, EXTRACTIONS
+
+ALL = (TOOLS, SKILLS, DOCUMENTS, CHUNKS, EXTRACTIONS)
 
 log = logging.getLogger(__name__)
 
 
-async def drop_collections(index: VectorIndex, names: Iterable[str]) -> None:
-    """Drops the collections of these names."""
+async def drop_collections(index: VectorIndex, names: Iterable[str], *, damaged: bool) -> None:
+    """Drops the collections of these names, and for a gateway, which fills them from the store again, `damaged` ones,
+    too."""
     for name in names:
         await index.drop(name)
+    if damaged:
+        await _drop_damaged(index)
+
+
+async def _drop_damaged(index: VectorIndex) -> None:
+    for name in ALL:
+        try:
+            existing = await index.describe(name)
+            if existing:
+                await _is_empty(index, existing)
+        except IndexDamaged as error:
+            log.warning("damaged_index_rebuilt_from_the_store", extra={"collection": name, "reason": error.message})
+            with suppress(OSError):  # it stays closed then
+                await index.drop(name)
 
 
 async def find_text_model(index: VectorIndex) -> str | None:
-    """The model that documents or knowledge are indexed with, if there are any."""
+    """The model that documents or knowledge are indexed with, if there are any that can be read."""
     for name in (DOCUMENTS, CHUNKS, EXTRACTIONS):
-        existing = await index.describe(name)
-        if existing and existing.model != "none" and not await _is_empty(index, existing):
-            return existing.model
+        with suppress(IndexDamaged):
+            existing = await index.describe(name)
+            if existing and existing.model != "none" and not await _is_empty(index, existing):
+                return existing.model
     return None
 
 
@@ -35,20 +55,26 @@ async def open_collections(
     index: VectorIndex, embedder: Embedder | None, text_embedder: Embedder | None, *, shared: bool
 ) -> None:
     """Opens the collections. Tools and skills that another model indexed are dropped, and the next sync indexes them
-    again. Documents are kept, and so is everything on a shared server: there opening raises Invalid."""
+    again. Documents are kept, and so is everything on a shared server: there opening raises Invalid. Damaged ones stay
+    closed, and whoever uses them gets IndexDamaged."""
     for build, own in (
         (tools_collection, embedder),
         (skills_collection, embedder),
         (documents_collection, text_embedder),
     ):
         collection = build(own.model, own.dimensions) if own else build("none", 1)
-        existing = await index.describe(collection.name)
-        if existing and own and existing.model != collection.model:
-            may_drop = not shared and (existing.name != DOCUMENTS or await _is_empty(index, existing))
-            if existing.model == "none" or may_drop:
-                log.info("index_of_another_model_dropped", extra={"collection": existing.name, "model": existing.model})
-                await index.drop(collection.name)
-        await index.open(collection if own or not existing else existing)
+        with suppress(IndexDamaged):
+            existing = await index.describe(collection.name)
+            if existing and own and existing.model != collection.model:
+                await _drop_other_model(index, existing, shared=shared)
+            await index.open(collection if own or not existing else existing)
+
+
+async def _drop_other_model(index: VectorIndex, existing: Collection, *, shared: bool) -> None:
+    may_drop = not shared and (existing.name != DOCUMENTS or await _is_empty(index, existing))
+    if existing.model == "none" or may_drop:
+        log.info("index_of_another_model_dropped", extra={"collection": existing.name, "model": existing.model})
+        await index.drop(existing.name)
 
 
 async def _is_empty(index: VectorIndex, existing: Collection) -> bool:

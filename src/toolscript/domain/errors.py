@@ -111,6 +111,10 @@ class Unavailable(ToolscriptError):
     code = "UNAVAILABLE"
 
 
+class IndexDamaged(Unavailable):
+    """A collection of the index cannot be read. The store has everything that is in it, and the others can be used."""
+
+
 class LoginRequired(Unavailable):
     """A server is not available until a user logs in."""
 

@@ -303,9 +303,9 @@ async def test_a_damaged_index_is_named_with_its_remedy_and_a_rebuild_repairs_it
     async with open_app(small) as app:
         await app.sync.run(FEW_ITEMS)
     (small.data / "index" / "mcp_unified_search" / "collection.json").write_text(damage)
-    with pytest.raises(Unavailable, match=r"damaged.*index rebuild"):
-        async with open_app(small):
-            pass
+    async with open_app(small) as app:
+        with pytest.raises(Unavailable, match=r"damaged.*index rebuild"):
+            await app.sync.run(FEW_ITEMS)
     async with open_app(small, fresh_index=True) as app:
         assert (await app.sync.index_catalogue()).indexed == len(FEW_ITEMS)
 

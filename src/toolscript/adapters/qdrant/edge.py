@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from toolscript.adapters.private_files import FILE_MODE, make_private_folder, re
 from toolscript.adapters.qdrant.conversion import QdrantPackage
 from toolscript.adapters.qdrant.index import QdrantIndex
 from toolscript.adapters.qdrant.shard import MANIFEST, UPSERT_BATCH, Shard, read_manifest
-from toolscript.domain.errors import NotFound, Unavailable
+from toolscript.domain.errors import IndexDamaged, NotFound, Unavailable
 from toolscript.domain.search import Collection, Point, require_same_model
 
 _PACKAGE = QdrantPackage(
@@ -45,6 +46,7 @@ class QdrantEdgeIndex(QdrantIndex):
         self._optimise_from = optimise_from
         self._open: dict[str, Collection] = {}
         self._shards: dict[str, Shard] = {}
+        self._damaged: dict[str, IndexDamaged] = {}
         self._lock = FileLock(root / ".lock", mode=FILE_MODE)
         try:
             restrict_tree(root)
@@ -76,13 +78,15 @@ class QdrantEdgeIndex(QdrantIndex):
 
     async def drop(self, name: str) -> None:
         self._open.pop(name, None)
+        self._damaged.pop(name, None)
         shard = self._shards.pop(name, None)
         if shard:
             await shard.close()
         folder = self._root / name
         if folder.is_dir():
             # First: a process that ends before the rest is removed leaves no manifest that names a broken generation.
-            (folder / MANIFEST).unlink(missing_ok=True)
+            with suppress(OSError):
+                (folder / MANIFEST).unlink(missing_ok=True)
             shutil.rmtree(folder)
         else:
             folder.unlink(missing_ok=True)
@@ -108,9 +112,16 @@ class QdrantEdgeIndex(QdrantIndex):
     def _collection(self, name: str) -> Shard:
         shard = self._shards.get(name)
         if shard is None:
+            if name in self._damaged:
+                raise IndexDamaged(self._damaged[name].message, details=self._damaged[name].details)
             if name not in self._open:
+                read_manifest(self._root / name)  # raises for a damaged one, which could not be opened
                 raise NotFound(f"collection {name!r} is not open", details={"collection": name})
             # Loading takes 0.1 s: only for collections that are used.
-            shard = self._shards[name] = Shard(self._root / name, self._open[name], self._optimise_from)
+            try:
+                shard = self._shards[name] = Shard(self._root / name, self._open[name], self._optimise_from)
+            except IndexDamaged as error:
+                self._damaged[name] = error
+                raise
             shard.optimise_if_due()
         return shard

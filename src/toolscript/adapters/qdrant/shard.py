@@ -14,18 +14,19 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn, cast
 from uuid import UUID
 
 import qdrant_edge as qe
 
-from toolscript.adapters.disk_space import require_space
-from toolscript.adapters.private_files import make_private_folder, open_private, private_umask
+from toolscript.adapters.disk_space import RESERVED_BYTES, measure_free_space, require_space
+from toolscript.adapters.private_files import FILE_MODE, make_private_folder, open_private, private_umask
 from toolscript.adapters.qdrant.conversion import DENSE, FLAGS_FIELD, ID_FIELD, TERMS, field_path, to_candidate
 from toolscript.adapters.qdrant.index import SCROLL_PAGE, Selection
-from toolscript.domain.errors import DiskFull, Unavailable
+from toolscript.domain.errors import DiskFull, IndexDamaged, Unavailable
 from toolscript.domain.search import Candidate, Collection, FieldType
 
 UPSERT_BATCH = 128
@@ -38,6 +39,8 @@ GRAPH_FROM_KILOBYTES = 10_000
 # The version of the folder's layout and of its manifest. Earlier manifests have none.
 FORMAT = 1
 MANIFEST = "collection.json"
+# A file of this name says that the engine has failed on the collection: only dropping it helps.
+DAMAGED = "damaged"
 # While points keep coming, optimising waits until there are half as many as were optimised before: otherwise a long
 # ingest would build the same graph over and over. Once nothing was written for a while, it does not wait.
 GROWTH = 0.5
@@ -49,6 +52,10 @@ MAX_CACHED_IDS = 200_000
 # Opening a shard takes up to 42 MB, a point 4.7 kB with 384 dimensions and a payload of 1 kB.
 OPEN_BYTES = 48 * 2**20
 BYTES_PER_POINT = 16 * 2**10
+
+# How the engine's errors begin that are not those of a request, and how it says that the disk is full.
+_OWN_FAULT = "Service runtime error"
+_DISK_FULL = "os error 28"
 
 _OPTIMISE = """
 import os, sys
@@ -74,14 +81,18 @@ class Manifest:
     optimised: int
 
 
-def report_damage(folder: Path, error: Exception) -> Unavailable:
+def report_damage(folder: Path, error: BaseException) -> IndexDamaged:
     """Logs that a folder cannot be read, and returns the error. Callers of a gateway see it: it does not name the
     folder."""
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     log.warning("index_damaged", extra={"folder": str(folder), "reason": reason})
-    return Unavailable(
-        f"the index {folder.name} is damaged ({reason.replace(str(folder), folder.name)}): run `toolscript index "
-        "rebuild`, nothing is lost",
+    return _describe_damage(folder, reason.replace(str(folder), folder.name))
+
+
+def _describe_damage(folder: Path, reason: str) -> IndexDamaged:
+    return IndexDamaged(
+        f"the index {folder.name} is damaged ({reason}): run `toolscript index rebuild`, or start the gateway again, "
+        "which rebuilds it. Nothing is lost",
         details={"collection": folder.name},
     )
 
@@ -94,6 +105,8 @@ def locate_generation(folder: Path, number: int) -> Path:
 def read_manifest(folder: Path) -> Manifest | None:
     """The manifest, or None for a new collection. Raises Unavailable for a damaged one, and for one of a newer
     version."""
+    if (folder / DAMAGED).exists():
+        raise _describe_damage(folder, "the engine failed on it")
     try:
         document = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         if (version := document.get("format", 1)) > FORMAT:
@@ -110,6 +123,12 @@ def read_manifest(folder: Path) -> Manifest | None:
         return Manifest(collection, document["generation"], document["optimised"])
     except FileNotFoundError:
         return None
+    except PermissionError as error:
+        raise Unavailable(
+            f"the index {folder.name} cannot be read: {error.strerror}. Allow your user to read it, or choose another "
+            "folder with --data-dir",
+            details={"collection": folder.name},
+        ) from error
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise report_damage(folder, error) from error
 
@@ -385,12 +404,56 @@ def _create(place: Path, collection: Collection) -> qe.EdgeShard:
         shard = qe.EdgeShard.create(str(place), config)
         for path, kind in {**indexes, FLAGS_FIELD: qe.KeywordIndexParams()}.items():
             shard.update(qe.UpdateOperation.create_field_index(path, kind))
-    return shard
+    return _guard(shard, place.parent)
 
 
 def _load(place: Path) -> qe.EdgeShard:
     try:
         with private_umask():
-            return qe.EdgeShard.load(str(place))
-    except Exception as error:
-        raise report_damage(place.parent, error) from error
+            return _guard(qe.EdgeShard.load(str(place)), place.parent)
+    except BaseException as error:
+        if isinstance(error, Exception) or _is_panic(error):
+            raise report_damage(place.parent, error) from error
+        raise
+
+
+class _GuardedShard:
+    """Passes calls on to the engine's shard. The engine panics where files have other contents than it has written,
+    which pyo3 raises as a BaseException that ends the process, or it fails: here both become IndexDamaged. The engine
+    is not called again afterwards, because a panic leaves its locks taken."""
+
+    def __init__(self, shard: qe.EdgeShard, folder: Path) -> None:
+        self._guarded, self._folder = shard, folder
+        self._damage: IndexDamaged | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._guarded, name)
+
+        def call(*values: Any, **named: Any) -> Any:
+            if self._damage:
+                raise IndexDamaged(self._damage.message, details=self._damage.details)
+            try:
+                return method(*values, **named)
+            except BaseException as error:
+                if _is_panic(error) or str(error).startswith(_OWN_FAULT):
+                    self._raise(error)
+                raise
+
+        return call
+
+    def _raise(self, error: BaseException) -> NoReturn:
+        if _DISK_FULL in str(error):
+            raise DiskFull(measure_free_space(self._folder), RESERVED_BYTES) from error
+        self._damage = report_damage(self._folder, error)
+        with suppress(OSError):
+            (self._folder / DAMAGED).touch(FILE_MODE)
+        raise self._damage from error
+
+
+def _guard(shard: qe.EdgeShard, folder: Path) -> qe.EdgeShard:
+    return cast("qe.EdgeShard", _GuardedShard(shard, folder))
+
+
+def _is_panic(error: BaseException) -> bool:
+    """Whether the engine has panicked. pyo3's class for that cannot be imported."""
+    return type(error).__name__ == "PanicException"

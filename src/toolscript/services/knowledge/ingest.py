@@ -200,19 +200,21 @@ class IngestKnowledge:
         """Makes the index hold exactly what is stored; returns how many points had to change."""
         return await self._writer.index_all(progress)
 
-    async def renew_terms(self) -> int:
+    async def repair(self, *, completing: bool = False) -> int:
         """Reads the terms of sources again that an earlier version has read, or that were stored before words were
-        compared; returns how many there were. Source by source: searches find those before and after, and what is done
-        stays done. Rests as long as it works, for searches."""
-        if not await self._writer.open_existing():
+        compared; returns how many there were. With `completing`, for an index that nobody else writes, sources that
+        lack points are indexed again: the index was damaged, and replaced. Source by source: searches find those before
+        and after, and what is done stays done. Rests as long as it works, for searches."""
+        contents = await self._store.count_contents()
+        if not await self._writer.open_existing(creating=completing and bool(contents)):
             return 0
-        renewed = 0
-        for source_id, counts in (await self._store.count_contents()).items():
+        repaired = 0
+        for source_id, counts in contents.items():
             started = time.monotonic()
             async with self.locks.lock([source_id]):
-                renewed += await self._writer.renew_terms(source_id, *counts)
+                repaired += await self._writer.repair(source_id, *counts, completing=completing)
             await asyncio.sleep(time.monotonic() - started)
-        return renewed
+        return repaired
 
     async def _save(
         self, path: Path, book: Book, about: SourceDetails, warnings: list[str], progress: Progress | None

@@ -107,29 +107,36 @@ class SourceWriter:
         counts = await self._index.count(CHUNKS, where), await self._index.count(EXTRACTIONS, where)
         return counts == (chunks, extractions)
 
-    async def open_existing(self) -> bool:
-        """Opens the collections if they exist and are of this model; returns whether they are. Creates none: a gateway
-        may have permission only to read."""
+    async def open_existing(self, *, creating: bool = False) -> bool:
+        """Opens the collections if they are of this model; returns whether they are. Unless `creating`, they must
+        exist: a gateway may have permission only to read."""
         found = [await self._index.describe(name) for name in self._reconcilers]
-        if self._embedder is None or not all(each and each.model == self._embedder.model for each in found):
+        model = self._embedder.model if self._embedder else None
+        if model is None or not all(each.model == model if each else creating for each in found):
             return False
-        for collection in filter(None, found):
-            await self._index.open(collection)
+        await self.open()
         return True
 
-    async def renew_terms(self, source_id: str, chunks: int, extractions: int) -> bool:
-        """Writes the points of a complete source with that many records again, if an earlier version has read their
-        terms; returns whether it did. Embeds nothing: points that other programs have written stay as they are."""
+    async def repair(self, source_id: str, chunks: int, extractions: int, *, completing: bool = False) -> bool:
+        """Writes the points of a ready source with that many records again, if an earlier version has read their terms;
+        returns whether it did. Points that other programs have written stay as they are. Embeds nothing, unless
+        `completing`: then a source that lacks points gets them, too."""
         if await self.is_indexed(source_id, chunks, extractions):
             return False
         own = of_source(source_id).with_conditions(Condition("digest", Op.EXISTS, value=True))
-        if (await self._index.count(CHUNKS, own), await self._index.count(EXTRACTIONS, own)) != (chunks, extractions):
-            return False
+        counts = (await self._index.count(CHUNKS, own), await self._index.count(EXTRACTIONS, own))
+        if counts != (chunks, extractions):
+            where = of_source(source_id)
+            others = (await self._index.count(CHUNKS, where), await self._index.count(EXTRACTIONS, where)) != counts
+            if others or not completing:
+                return False
         source = await self._find_ready(source_id)
         if source is None:
             return False
         drafts = await self._draft(source, *await self._store.get_contents(source_id))
         plans = await self._plan(drafts, of_source(source_id))
+        if completing:
+            await self._embed(plans)
         # Another process may have ingested it meanwhile.
         if any(plan.missing for plan in plans.values()) or source != await self._find_ready(source_id):
             return False

@@ -100,7 +100,9 @@ class _Toolscript(click.Group):
             sys.exit(INTERRUPTED)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise  # click handles these
-        except Exception as error:  # a bug: one line instead of a stack trace
+        except (SystemExit, GeneratorExit):
+            raise
+        except BaseException as error:  # a bug, or a panic of a library in Rust: one line instead of a stack trace
             log.debug("unexpected", exc_info=error)
             _end_with(error)
 
@@ -126,7 +128,7 @@ def _drop_output(*outputs: int) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), output)
 
 
-def _end_with(error: Exception) -> NoReturn:
+def _end_with(error: BaseException) -> NoReturn:
     """Ends the command with an unexpected error, perhaps of writing its output."""
     code = _print_error(_explain(error))
     try:
@@ -136,7 +138,7 @@ def _end_with(error: Exception) -> NoReturn:
     sys.exit(code)
 
 
-def _explain(error: Exception) -> ToolscriptError:
+def _explain(error: BaseException) -> ToolscriptError:
     """Turns an unexpected error into a message: the disk is full, or there is a bug."""
     if isinstance(error, OSError) and errors.is_disk_full(error):
         where = f" to {error.filename}" if error.filename else ""

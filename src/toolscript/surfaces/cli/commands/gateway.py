@@ -180,7 +180,8 @@ class GatewayRun:
             work.cancel()
             results = await asyncio.gather(work, serving, return_exceptions=True)
         for error in results:
-            if isinstance(error, Exception):
+            # Also what is no Exception: a panic of a library in Rust must not end the gateway as if it was asked to.
+            if isinstance(error, BaseException) and not isinstance(error, asyncio.CancelledError):
                 raise error
 
     async def _work(self) -> None:
@@ -228,7 +229,7 @@ class GatewayRun:
             if language in self._settings.code and language not in app.code.languages:
                 self._console.print(f"[yellow]warning[/]  {escape_markup(f'programs in {language}: {state}')}")
         self._console.print(f"\nServing {url}   open it in a browser   MCP at {url}/mcp   Ctrl-C stops")
-        background = asyncio.gather(_warm_up(app), _finish_documents(app), _renew_knowledge_terms(app))
+        background = asyncio.gather(_warm_up(app), _finish_documents(app), _repair_knowledge(app))
         try:
             if self._choice.is_demo:
                 await self._wait_for_configuration(app)
@@ -374,18 +375,19 @@ async def _finish_documents(app: App) -> None:
         pause = min(2 * pause, MAX_PAUSE_SECONDS)
 
 
-async def _renew_knowledge_terms(app: App) -> None:
-    """Completes the terms of knowledge that an earlier version has ingested. Tries a few times; errors are logged and
-    ignored: knowledge is found by meaning without them, and a gateway may have no permission to write."""
+async def _repair_knowledge(app: App) -> None:
+    """Completes the terms of knowledge that an earlier version has ingested, and an embedded index that was damaged.
+    Tries a few times; errors are logged and ignored: tools must be served whatever is wrong with knowledge, and a
+    gateway may have no permission to write."""
     pause = MIN_PAUSE_SECONDS
     while pause <= MAX_PAUSE_SECONDS:
         try:
-            renewed = await app.ingest_knowledge.renew_terms()
+            repaired = await app.ingest_knowledge.repair(completing=not app.settings.index)
         except Exception as error:  # noqa: BLE001
-            log.warning("knowledge_terms_not_renewed", extra={"reason": f"{type(error).__name__}: {error}"})
+            log.warning("knowledge_not_repaired", extra={"reason": f"{type(error).__name__}: {error}"})
         else:
-            if renewed:
-                log.info("knowledge_terms_renewed", extra={"sources": renewed})
+            if repaired:
+                log.info("knowledge_repaired", extra={"sources": repaired})
             return
         await asyncio.sleep(pause)
         pause *= 2

@@ -10,10 +10,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 
 from toolscript.domain.errors import Unavailable
 from toolscript.settings import load_settings
+from toolscript.surfaces.cli import main
 from toolscript.surfaces.cli.commands import gateway
 from toolscript.surfaces.cli.commands.gateway import GatewayRun
 from toolscript.surfaces.http.served_app import ServedApp
@@ -85,3 +87,41 @@ async def test_a_gateway_without_a_socket_serves_http_and_ends_if_it_is_for_agen
         return
     await run._open_pipes()
     assert "Agents cannot use `toolscript mcp`: cannot listen" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+class PanicException(BaseException):
+    """As pyo3 raises it when a library in Rust panics."""
+
+
+@pytest.mark.req("X-12")
+@pytest.mark.parametrize("where", ["_work", "server"])
+async def test_a_panic_of_a_library_does_not_end_the_gateway_with_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    async def panic() -> None:
+        raise PanicException("index out of bounds")
+
+    async def wait() -> None:
+        await stopped.wait()
+
+    stopped = asyncio.Event()
+    server = SimpleNamespace(run=panic if where == "server" else wait, stop=stopped.set)
+    monkeypatch.setattr(gateway, "_create_http_server", lambda each: SimpleNamespace(served=ServedApp(each)))
+    settings = load_settings(variables={}, data_dir=tmp_path / "data")
+    run = GatewayRun(settings, Console(quiet=True))
+    monkeypatch.setattr(run, "server", server)
+    monkeypatch.setattr(run, "_work", panic if where == "_work" else wait)
+    async with asyncio.timeout(30):
+        with pytest.raises(PanicException):
+            await run.serve()
+
+
+@pytest.mark.req("X-12")
+def test_a_command_that_panics_prints_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    def panic(_: object) -> None:
+        raise PanicException("index out of bounds")
+
+    monkeypatch.setattr(main, "import_module", panic)
+    outcome = CliRunner().invoke(main.run, ["list-tools"])
+    assert outcome.exit_code == 1
+    assert "error: PanicException: index out of bounds. This is a bug in Toolscript" in outcome.output
