@@ -122,10 +122,17 @@ class LoginRequired(Unavailable):
 class DiskFull(Unavailable):
     """The disk has no room for what would be written. Reading goes on."""
 
+    RETRY_SECONDS: ClassVar[int] = 60
+    """Somebody has to free space: there is no point in trying more often."""
+
     def __init__(self, free_bytes: int, needed_bytes: int) -> None:
         super().__init__(
             f"disk full: {free_bytes // 2**20} MB free, {-(-needed_bytes // 2**20)} MB needed",
-            details={"free_bytes": free_bytes, "needed_bytes": needed_bytes},
+            details={
+                "free_bytes": free_bytes,
+                "needed_bytes": needed_bytes,
+                "retry_after_seconds": self.RETRY_SECONDS,
+            },
         )
 
 

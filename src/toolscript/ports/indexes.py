@@ -38,6 +38,11 @@ class VectorIndex(Protocol):
     async def drop(self, name: str) -> None:
         """Deletes the collection and all its points, if it exists."""
 
+    async def require_space(self, name: str, points: int) -> None:
+        """Raises Unavailable if the collection is known to have no room for so many points, or to take no changes:
+        before something else is written that they belong to."""
+        del name, points  # an index elsewhere does not know
+
     async def upsert(self, name: str, points: Sequence[Point]) -> None:
         """Adds points; replaces those with the same id completely."""
 

@@ -91,6 +91,9 @@ class QdrantEdgeIndex(QdrantIndex):
         else:
             folder.unlink(missing_ok=True)
 
+    async def require_space(self, name: str, points: int) -> None:
+        self._collection(name).require_space(points)
+
     async def upsert(self, name: str, points: Sequence[Point]) -> None:
         await super().upsert(name, points)
         self._collection(name).optimise_if_due()

@@ -188,9 +188,13 @@ class Shard:
     def collection(self) -> Collection:
         return self._manifest.collection
 
+    def require_space(self, points: int) -> None:
+        """Raises DiskFull unless there is room for so many points more."""
+        require_space(self._folder, points * BYTES_PER_POINT)
+
     async def upsert(self, points: list[Any]) -> None:
         async with self._writing:
-            require_space(self._folder, len(points) * BYTES_PER_POINT)
+            self.require_space(len(points))
             with private_umask():
                 self._shard.update(qe.UpdateOperation.upsert_points(points))
             self._upserted += len(points)
@@ -199,7 +203,7 @@ class Shard:
 
     async def delete(self, ids: list[Any]) -> None:
         async with self._writing:
-            require_space(self._folder, 0)
+            self.require_space(0)
             with private_umask():
                 self._shard.update(qe.UpdateOperation.delete_points(ids))
             if self._changed is not None:
@@ -363,7 +367,7 @@ class Shard:
         for start in range(0, len(changed), UPSERT_BATCH):
             ids: list[Any] = changed[start : start + UPSERT_BATCH]
             now = self._shard.retrieve(ids, with_payload=True, with_vector=True)
-            require_space(self._folder, len(ids) * BYTES_PER_POINT)
+            self.require_space(len(ids))
             with private_umask():
                 fresh.update(qe.UpdateOperation.delete_points(ids))
                 if now:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from toolscript.domain.errors import Conflict, NotFound
+from toolscript.domain.errors import Conflict, NotFound, Unavailable
 from toolscript.domain.quarantine import Pin, QuarantineState
 from toolscript.ports.stores import ItemStore, PinStore
 from toolscript.retrieval.text.item_text import item_frequencies
 from toolscript.retrieval.text.words import replace_unencodable
 from toolscript.services.catalogue.indexing import CatalogueIndex, IndexPass
 from toolscript.services.catalogue.snapshot import Change
+
+log = logging.getLogger(__name__)
 
 
 class QuarantineReview:
@@ -41,7 +44,7 @@ class QuarantineReview:
         async with self._lock:
             pins = await self._find(item_ids)
             _require_digest(pins, digest)
-            await self._save([Pin(pin.item_id, pin.server, approved=pin.offered) for pin in pins])
+            await self._save([Pin(pin.item_id, pin.server, approved=pin.offered) for pin in pins], pins)
         return pins
 
     async def reject(self, item_ids: Sequence[str], *, digest: str | None = None) -> list[Pin]:
@@ -49,7 +52,7 @@ class QuarantineReview:
         async with self._lock:
             pins = await self._find(item_ids)
             _require_digest(pins, digest)
-            await self._save([replace(pin, state=QuarantineState.REJECTED) for pin in pins])
+            await self._save([replace(pin, state=QuarantineState.REJECTED) for pin in pins], pins)
         return pins
 
     async def _find(self, item_ids: Sequence[str]) -> list[Pin]:
@@ -63,24 +66,38 @@ class QuarantineReview:
             )
         return [found[item_id] for item_id in ids]
 
-    async def _save(self, pins: Collection[Pin]) -> None:
-        """Saves the pins, and shows their items accordingly, those that their servers still offer."""
+    async def _save(self, pins: Collection[Pin], before: Sequence[Pin]) -> None:
+        """Saves the pins, and shows their items accordingly, those that their servers still offer. Keeps the pins of
+        before if that fails."""
         await self._pins.save_pins([*pins])
+        try:
+            ids = await self._show(pins)
+        except Exception:
+            await self._pins.save_pins(before)
+            raise
+        if not ids:
+            return
+        self._index.on_change(Change.ITEMS)
+        try:
+            work = IndexPass(await self._index.find_points_by_id(ids), await self._index.read_skills())
+            await self._index.update(await self._item_store.get_fingerprints(item_ids=ids), work)
+        except Unavailable as error:  # the decision is made: the next sync updates the index
+            log.warning("the index has old definitions until the next sync: %s", error.message)
+
+    async def _show(self, pins: Collection[Pin]) -> list[str]:
+        """Saves the items as their pins show them; returns the ids of the items concerned."""
         states = await self._item_store.get_fingerprints(item_ids=[pin.item_id for pin in pins])
         active = {state.id for state in states if state.is_active}
         shown = {pin.item_id: pin.shown for pin in pins if pin.item_id in active}
         items = [item for item in shown.values() if item]
         if not items:
-            return
+            return []
         # An approved name has its invisible characters again: the id without them ends.
         renamed = [item_id for item_id, item in shown.items() if item and item.id != item_id]
         await self._item_store.save_items([(item, frozenset(item_frequencies(item))) for item in items])
         if renamed:
             await self._item_store.deactivate(renamed)
-        self._index.on_change(Change.ITEMS)
-        ids = [*{*active, *(item.id for item in items)}]
-        work = IndexPass(await self._index.find_points_by_id(ids), await self._index.read_skills())
-        await self._index.update(await self._item_store.get_fingerprints(item_ids=ids), work)
+        return [*{*active, *(item.id for item in items)}]
 
 
 def _require_digest(pins: Sequence[Pin], digest: str | None) -> None:

@@ -269,8 +269,13 @@ class Workflows:
             )
 
     async def _update_catalogue(self) -> None:
-        listing = await self.list_items()
-        await self._sync.run(listing.items, servers={SERVER_NAME}, approved=listing.approved)
+        """The workflow is saved or removed by now: if the catalogue cannot follow, the server of workflows tries again,
+        as after any change of what a server lists."""
+        try:
+            listing = await self.list_items()
+            await self._sync.run(listing.items, servers={SERVER_NAME}, approved=listing.approved)
+        except Unavailable as error:
+            log.warning("workflows_not_in_the_catalogue_yet", extra={"reason": error.message})
         for watcher in self._watchers:
             watcher()
 

@@ -1,4 +1,4 @@
-"""The write path of documents: compare digests, store (the truth), embed what changed, index.
+"""The write path of documents: compare digests, embed what changed, store (the truth), index.
 
 Embedding takes most of the time, so a few batches run concurrently: while one is embedded, another is indexed and a
 third one stored. A document is marked as pending in the store until the index holds it: `repair` completes what a
@@ -13,14 +13,16 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from toolscript.domain.documents import SOURCE_FIELD, Document, StoredDocument, check_document, check_identifiers
 from toolscript.domain.errors import NotFound, ToolscriptError, Unavailable
 from toolscript.domain.filters import EVERYTHING, Condition, Filter, Op
+from toolscript.domain.search import Vector
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Embedder
 from toolscript.ports.stores import DocumentStore
-from toolscript.retrieval.reconcile import Reconciler, split_batches
+from toolscript.retrieval.reconcile import ReconcilePlan, Reconciler, split_batches
 from toolscript.retrieval.text.chunking import PASSAGE_SIZE
 from toolscript.retrieval.text.item_text import document_frequencies
 from toolscript.services.documents.points import (
@@ -70,7 +72,7 @@ class IngestDocuments:
         """Adds or replaces documents; the last of equal ids counts. `progress` gets the done and total counts.
 
         Raises Invalid for an invalid document, before anything is written, and Unavailable when the model or a store
-        fails: `repair` or another `put` completes what was stored by then.
+        fails: then the last batch is not written, and those before it are.
         """
         check_identifiers(tenant=tenant)
         given = list({d.id: d for d in documents}.values())
@@ -88,14 +90,16 @@ class IngestDocuments:
         return report
 
     async def delete(self, tenant: str, ids: Sequence[str]) -> int:
-        """Deletes documents; returns how many existed."""
+        """Deletes documents; returns how many existed. Raises Unavailable as `put` does."""
         for own_id in ids:
             check_identifiers(tenant=tenant, id=own_id)
         gone = 0
         for page in split_batches(list(dict.fromkeys(ids)), DOCUMENTS_IN_A_BATCH):
             async with self._lock(tenant, page):
-                gone += await self._store.delete_documents(tenant, page)
-                await self._catch_up(tenant, page)
+                await self._index.require_space(DOCUMENTS, 0)
+                async with self._undo_on_failure(tenant, dict.fromkeys(page)):
+                    gone += await self._store.delete_documents(tenant, page)
+                    await self._catch_up(tenant, page)
         return gone
 
     async def delete_others(self, tenant: str, origin: str, kept: AbstractSet[str]) -> int:
@@ -168,6 +172,28 @@ class IngestDocuments:
                 self.is_unfinished.set()
                 raise
 
+    @asynccontextmanager
+    async def _undo_on_failure(self, tenant: str, written: Mapping[str, str | None]) -> AsyncIterator[None]:
+        """Brings the store back when the block fails: a caller who gets an error may rely on nothing being done.
+        `written` has the digests that the block gives to documents; None for those that it deletes. What another
+        process has written since stays. If the store fails, too, the documents stay pending, and `repair` indexes what
+        the store has."""
+        before = await self._store.get_documents(tenant, [*written])
+        try:
+            yield
+        except Exception:
+            try:
+                now = await self._store.get_digests(tenant, [*written])
+                own = {doc_id for doc_id, digest in written.items() if now.get(doc_id) == digest}
+                drafts = await asyncio.to_thread(self._draft, tenant, [d for d in before if d.id in own], {})
+                await self._store.save_documents(tenant, _list_stored(drafts))
+                await self._store.delete_documents(tenant, sorted(own - {d.id for d in before}))
+                await self._catch_up(tenant, [*written])
+            except Exception as error:  # noqa: BLE001  (the first error is the one to report)
+                reason = f"{type(error).__name__}: {error}"
+                log.warning("refused_change_not_undone_completely", extra={"tenant": tenant, "reason": reason})
+            raise
+
     async def _find_indexed(self, where: Filter = EVERYTHING) -> dict[str, set[str]]:
         """The ids of the indexed documents by tenant. Points without a document are deleted."""
         indexed: dict[str, set[str]] = {}
@@ -239,8 +265,13 @@ class IngestDocuments:
         existing = await self._store.get_digests(tenant, [d.id for d in batch])
         drafts = await asyncio.to_thread(self._draft, tenant, batch, existing)
         fresh = _list_stored(drafts)
-        await self._store.save_documents(tenant, fresh)
-        await self._index_drafts(tenant, drafts)
+        # What may fail comes first, and takes most of the time: an index that cannot be read, a full disk, a model.
+        plan, _ = await self._plan(tenant, drafts)
+        await self._index.require_space(DOCUMENTS, sum(1 + len(draft.texts) for draft in plan.stale))
+        await self._reconciler.embed(plan)
+        async with self._undo_on_failure(tenant, {d.document.id: d.document.digest for d in fresh}):
+            await self._store.save_documents(tenant, fresh)
+            await self._index_drafts(tenant, drafts, vectors=plan.vectors)
         changed = sum(d.document.id in existing for d in fresh)
         report.added += len(fresh) - changed
         report.changed += changed
@@ -258,14 +289,26 @@ class IngestDocuments:
         _count_terms([draft for draft in drafts if existing.get(draft.key) != draft.digest])
         return drafts
 
-    async def _index_drafts(
+    async def _plan(
         self, tenant: str, drafts: Sequence[DocumentDraft], gone: AbstractSet[str] = frozenset()
-    ) -> int:
-        """Makes the index hold these documents and not those that are gone; returns how many it had to write. Documents
-        that were saved just now have frequencies; the others are marked as pending first, in case of a crash."""
+    ) -> tuple[ReconcilePlan[DocumentDraft], set[object]]:
+        """The changes to the index, and the digests of the texts that it has."""
         where = of_documents(tenant, [*(draft.key for draft in drafts), *gone])
         existing = await self._reconciler.find(where, ["doc_id", "digest", "text_digest", "terms_version"])
         plan = await self._reconciler.plan(drafts, existing)
+        return plan, {payload.get("text_digest") for payload in existing.values()}
+
+    async def _index_drafts(
+        self,
+        tenant: str,
+        drafts: Sequence[DocumentDraft],
+        gone: AbstractSet[str] = frozenset(),
+        vectors: Mapping[str, Vector] = MappingProxyType({}),
+    ) -> int:
+        """Makes the index hold these documents and not those that are gone; returns how many it had to write. Documents
+        that were saved just now have frequencies; the others are marked as pending first, in case of a crash."""
+        plan, known = await self._plan(tenant, drafts, gone)
+        plan.vectors |= vectors
         await self._reconciler.embed(plan)
         uncounted = [draft for draft in plan.stale if draft.frequencies is None]
         if unsaved := [*(draft.key for draft in uncounted), *sorted(plan.gone)]:
@@ -275,11 +318,15 @@ class IngestDocuments:
         indexed: dict[str, str | None] = dict.fromkeys(gone)
         indexed |= {draft.key: draft.digest for draft in drafts}
         if self._embedder is None:
-            digests = plan.vectors.keys() | {payload.get("text_digest") for payload in existing.values()}
+            digests = plan.vectors.keys() | known
             bare = [draft.key for draft in drafts if not digests >= draft.texts.keys()]
             if bare and await self._wants_vectors():  # they stay pending until there is a model
                 indexed = {i: digest for i, digest in indexed.items() if i not in bare}
-        await self._settle(tenant, indexed)
+        try:
+            await self._settle(tenant, indexed)
+        except Unavailable as error:  # the change is complete: its mark goes with the next repair
+            log.warning("documents_stay_pending", extra={"tenant": tenant, "reason": error.message})
+            self.is_unfinished.set()
         return plan.changes
 
     async def _settle(self, tenant: str, digests: Mapping[str, str | None]) -> None:

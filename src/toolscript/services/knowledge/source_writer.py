@@ -1,14 +1,16 @@
 """Writes sources: into the store (the truth), then into the index.
 
 No transaction spans the two. Texts are embedded, which takes most of the time, before anything is written, and a source
-gets the status `ready` after the index has it. Repeating an interrupted write completes it; searches in between find
-the old source or the new one.
+gets the status `ready` after the index has it. A write that fails is undone. Repeating one that was interrupted
+completes it; searches in between find the old source or the new one.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from toolscript.domain.documents import TERMS_VERSION
@@ -33,6 +35,8 @@ from toolscript.services.support.concurrency import Progress
 
 Drafts = Mapping[str, Sequence[KnowledgeDraft]]
 Plans = Mapping[str, ReconcilePlan[KnowledgeDraft]]
+
+log = logging.getLogger(__name__)
 
 
 class SourceWriter:
@@ -68,14 +72,17 @@ class SourceWriter:
         progress: Progress | None = None,
     ) -> int:
         """Saves the source with exactly these chunks and extractions; returns how many had to be embedded. `progress`
-        gets the number of texts with a vector and the total. Until the end the source has the status `indexing`."""
+        gets the number of texts with a vector and the total. Until the end the source has the status `indexing`. After
+        an error the source is as before."""
         drafts = await self._draft(source, chunks, extractions)
         plans = await self._plan(drafts, of_source(source.id))
+        await self._require_space(plans)
         embedded = await self._embed(plans, len(chunks) + len(extractions), progress)
-        await self._store.replace(source.with_status(SourceStatus.INDEXING), chunks, extractions)
-        await self._store.set_term_counts(source.id, count_terms(drafts[CHUNKS]))
-        await self._apply(plans)
-        await self._store.set_status(source.id, source.status)
+        async with self._undo_on_failure(source.id):
+            await self._store.replace(source.with_status(SourceStatus.INDEXING), chunks, extractions)
+            await self._store.set_term_counts(source.id, count_terms(drafts[CHUNKS]))
+            await self._apply(plans)
+            await self._store.set_status(source.id, source.status)
         return embedded
 
     async def add_extractions(
@@ -94,6 +101,7 @@ class SourceWriter:
             source, [c for c in chunks if c.id in touched], [e for e in extractions if e.chunk_id in touched]
         )
         plans = await self._plan(drafts)
+        await self._require_space(plans)
         embedded = await self._embed(plans)
         await self._store.set_status(source.id, SourceStatus.INDEXING)
         await self._store.add_extractions(source.id, fresh)
@@ -145,14 +153,18 @@ class SourceWriter:
         return True
 
     async def delete(self, source_id: str) -> bool:
-        """Deletes a source from index and store; returns whether it existed."""
-        await self._store.set_status(source_id, SourceStatus.INDEXING)
-        for name, reconciler in self._reconcilers.items():
-            if collection := await self._index.describe(name):
-                await self._index.open(collection)
+        """Deletes a source from index and store; returns whether it existed. After an error it is as before."""
+        collections = [each for name in self._reconcilers if (each := await self._index.describe(name))]
+        for collection in collections:
+            await self._index.open(collection)
+            await self._index.require_space(collection.name, 0)
+        async with self._undo_on_failure(source_id):
+            await self._store.set_status(source_id, SourceStatus.INDEXING)
+            for collection in collections:
+                reconciler = self._reconcilers[collection.name]
                 existing = await reconciler.find(of_source(source_id), fields=[])
                 await reconciler.apply(await reconciler.plan([], existing))
-        return await self._store.remove(source_id)
+            return await self._store.remove(source_id)
 
     async def index_all(self, progress: Progress | None = None) -> int:
         """Makes the index hold exactly what is stored; returns how many points had to change. The status of sources
@@ -165,17 +177,46 @@ class SourceWriter:
         for number, source in enumerate(sources):
             if progress:
                 progress(number, len(sources))
-            drafts = await self._draft(source, *await self._store.get_contents(source.id))
-            plans = await self._plan(drafts, of_source(source.id))
-            await self._embed(plans)
-            if plans[CHUNKS].changes:
-                # Before the points: while they are stale, a repetition counts again.
-                await self._store.set_term_counts(source.id, count_terms(drafts[CHUNKS]))
-            await self._apply(plans)
-            written += sum(plan.changes for plan in plans.values())
+            written += await self._reindex(source, *await self._store.get_contents(source.id))
         if progress and sources:
             progress(len(sources), len(sources))
         return written
+
+    @asynccontextmanager
+    async def _undo_on_failure(self, source_id: str) -> AsyncIterator[None]:
+        """Brings store and index back when the block fails: a caller who gets an error may rely on nothing being done.
+        The store first: what the index lacks then is completed by `repair`."""
+        before = (await self._store.get_records([source_id], [], [])).sources.get(source_id)
+        contents = await self._store.get_contents(source_id)
+        try:
+            yield
+        except Exception:
+            try:
+                if before:
+                    await self._store.replace(before, *contents)
+                    await self._reindex(before, *contents)
+                elif await self._store.remove(source_id):
+                    for reconciler in self._reconcilers.values():
+                        existing = await reconciler.find(of_source(source_id), fields=[])
+                        await reconciler.apply(await reconciler.plan([], existing))
+            except Exception as error:  # noqa: BLE001  (the first error is the one to report)
+                reason = f"{type(error).__name__}: {error}"
+                log.warning("refused_change_not_undone_completely", extra={"source": source_id, "reason": reason})
+            raise
+
+    async def _reindex(self, source: Source, chunks: Sequence[Chunk], extractions: Sequence[Extraction]) -> int:
+        """Makes the index hold these records of a stored source; returns how many points had to change."""
+        drafts = await self._draft(source, chunks, extractions)
+        plans = await self._plan(drafts, of_source(source.id))
+        await self._embed(plans)
+        # Before the points: while they are stale, a repetition counts again.
+        await self._store.set_term_counts(source.id, count_terms(drafts[CHUNKS]))
+        await self._apply(plans)
+        return sum(plan.changes for plan in plans.values())
+
+    async def _require_space(self, plans: Plans) -> None:
+        for name, plan in plans.items():
+            await self._index.require_space(name, len(plan.stale))
 
     async def _find_ready(self, source_id: str) -> Source | None:
         source = (await self._store.get_records([source_id], [], [])).sources.get(source_id)

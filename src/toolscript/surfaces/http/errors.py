@@ -75,7 +75,7 @@ def _headers_of(error: ToolscriptError) -> dict[str, str] | None:
     if isinstance(error, errors.Forbidden) and (scope := error.details.get("scope")):
         return {"WWW-Authenticate": describe_missing_scope(scope)}
     wait = error.details.get("retry_after_seconds")
-    if isinstance(error, errors.RateLimited) and isinstance(wait, int | float):
+    if isinstance(error, errors.RateLimited | errors.Unavailable) and isinstance(wait, int | float):
         return {"Retry-After": str(max(1, math.ceil(wait)))}
     return None
 
