@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sqlite3
 import time
 from collections.abc import Callable
@@ -13,11 +14,17 @@ from toolscript.adapters.disk_space import RESERVED_BYTES, measure_free_space
 from toolscript.adapters.outages import Outage
 from toolscript.adapters.private_files import create_private, make_private_folder, restrict
 from toolscript.adapters.sql.session import Dialect, Session, get_first_line
+from toolscript.adapters.sql.sqlite_files import describe_damage, require_usable_files
 from toolscript.domain.errors import DiskFull, Unavailable, is_disk_full
 
 BUSY_SECONDS = 10
+# Another process may read or write: then it empties the log when it ends.
+CHECKPOINT_SECONDS = 1
+DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 # With less free space than this, an input or output error means that the disk is full.
 FULL_BELOW_BYTES = 2**20
+
+log = logging.getLogger(__name__)
 
 # Columns declared with these types are converted when read.
 sqlite3.register_converter("JSON", json.loads)
@@ -63,6 +70,7 @@ class SqliteSessions:
     def __init__(self, file: str, *, read_only: bool = False) -> None:
         self._file, self._read_only = file, read_only
         self._idle: list[Session] = []
+        self._is_checked = False
 
     def begin(self, *, writing: bool) -> Session:
         """Raises Unavailable when the file cannot be opened as a SQLite database, or is missing and `read_only`."""
@@ -80,7 +88,7 @@ class SqliteSessions:
 
     def explain(self, error: Exception) -> Unavailable:
         if self._file:
-            code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without the extension that says which operation
+            code = get_code(error)
             free = measure_free_space(Path(self._file).parent)
             is_low = code in {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN} and free < FULL_BELOW_BYTES
             if is_disk_full(error) or code == sqlite3.SQLITE_FULL or is_low:
@@ -91,6 +99,8 @@ class SqliteSessions:
                     "it, or choose another folder with --data-dir",
                     details={"store": "sql"},
                 )
+            if code in DAMAGE:
+                return Outage(describe_damage(self._file, get_first_line(error)), details={"store": "sql"})
         return Outage(f"the store does not answer: {get_first_line(error)}", details={"store": "sql"})
 
     def give_back(self, session: Session, *, failed: bool) -> None:
@@ -105,8 +115,20 @@ class SqliteSessions:
         """Does nothing: SQLite has no notifications."""
 
     def close(self) -> None:
+        if self._file and not self._read_only and self._idle:
+            self._empty_log(self._idle[0].connection)
         for session in self._idle:
             session.connection.close()
+        self._idle.clear()
+
+    def _empty_log(self, connection: sqlite3.Connection) -> None:
+        """Moves everything from the log into the database, which is then complete without the log. SQLite does it with
+        its last connection, unless that can only read."""
+        try:
+            connection.execute(f"PRAGMA busy_timeout = {CHECKPOINT_SECONDS * 1000}").close()
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").close()
+        except sqlite3.Error as error:
+            log.warning("log_of_store_not_emptied", extra={"file": self._file, "reason": str(error)})
 
     def _open(self) -> sqlite3.Connection:
         file = self._file
@@ -117,11 +139,15 @@ class SqliteSessions:
                 details={"store": file},
             )
         try:
+            if file and not self._is_checked:
+                require_usable_files(Path(file))
+                self._is_checked = True
             if file and not self._read_only:
                 self._make_private(Path(file))
             return connect_sqlite(file or ":memory:", read_only=self._read_only)
         except (OSError, sqlite3.Error) as error:
-            if isinstance(explained := self.explain(error), DiskFull):
+            explained, is_damaged = self.explain(error), get_code(error) in DAMAGE
+            if is_damaged or isinstance(explained, DiskFull):
                 raise explained from error
             raise Outage(f"the store {file} cannot be opened: {error}", details={"store": file}) from error
 
@@ -132,6 +158,11 @@ class SqliteSessions:
         create_private(file)
         for ending in ("-wal", "-shm"):
             restrict(Path(f"{file}{ending}"))
+
+
+def get_code(error: Exception) -> int:
+    """SQLite's code of an error, without the extension that says which operation failed; 0 for another error."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 def connect_sqlite(file: str, *, read_only: bool) -> sqlite3.Connection:
