@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,6 +28,8 @@ from toolscript import __version__
 from toolscript.adapters.mcp.dispatcher import LenientDispatcher, current_relay, raw_result
 from toolscript.adapters.mcp.http_client import ServerClient
 from toolscript.adapters.mcp.lenient_reader import (
+    LISTS,
+    MAX_ITEMS,
     clean,
     expand_template,
     keep_valid_fields,
@@ -129,17 +131,19 @@ class McpServer:
     async def list_items(self) -> ServerListing:
         """Lists the items that the configuration lets through. Raises Unavailable."""
         offered = self._session.server_capabilities
-        answers: dict[str, list[dict[str, Any]]] = {"tools/list": await self._pages("tools/list")}
+        limits: list[str] = []
+        answers = {"tools/list": await self._pages("tools/list", MAX_ITEMS, limits)}
         methods = ["prompts/list"] if offered and offered.prompts else []
         methods += ["resources/list", "resources/templates/list"] if offered and offered.resources else []
         refused: list[str] = []
         for method in methods:
             try:
-                answers[method] = await self._pages(method)
+                answers[method] = await self._pages(method, MAX_ITEMS - _count_entries(answers), limits)
             except UpstreamFailed as error:
                 refused.append(error.message)
-        listing = read_items(self._spec.name, answers)
-        return ServerListing([i for i in listing.items if self._spec.allows_item(i)], [*refused, *listing.problems])
+        listing = await asyncio.to_thread(read_items, self._spec.name, answers)  # 40 ms for 10 000 tools
+        problems = [*dict.fromkeys(limits), *refused, *listing.problems]
+        return ServerListing([i for i in listing.items if self._spec.allows_item(i)], problems)
 
     async def call(
         self, item: Item, arguments: Mapping[str, Any], *, within: float, relay: CallRelay = NO_RELAY
@@ -226,7 +230,8 @@ class McpServer:
         await self._channel.closed.wait()
         return await self._connection.reason(None)
 
-    async def _pages(self, method: str) -> list[dict[str, Any]]:
+    async def _pages(self, method: str, max_items: int, limits: list[str]) -> list[dict[str, Any]]:
+        """The pages of a list, with no more items than that. What is left out for a limit is added to `limits`."""
         lists = {
             "tools/list": self._session.list_tools,
             "prompts/list": self._session.list_prompts,
@@ -236,7 +241,7 @@ class McpServer:
         pages: list[dict[str, Any]] = []
         cursors: set[str | None] = set()
         cursor: str | None = None
-        while cursor not in cursors and len(pages) < MAX_PAGES:
+        while True:
             cursors.add(cursor)
             try:
                 await lists[method](params=types.PaginatedRequestParams(cursor=cursor) if cursor else None)
@@ -246,12 +251,24 @@ class McpServer:
                 if method == "tools/list" or await self._is_lost(error):
                     raise Unavailable(await self._connection.reason(error)) from error
                 raise UpstreamFailed(f"{method} failed: {error.message}") from error
-            pages.append(raw_result.get())
-            following = pages[-1].get("nextCursor")
+            page = raw_result.get()
+            following = page.get("nextCursor")
             cursor = following if isinstance(following, str) and following else None
+            entries = page.get(LISTS[method])
+            if isinstance(entries, list):
+                if len(entries) > max_items or (len(entries) == max_items and cursor):
+                    limits.append(f"it lists more than {MAX_ITEMS} tools, prompts and resources: the rest is left out")
+                    return [*pages, {**page, LISTS[method]: entries[:max_items]}]
+                max_items -= len(entries)
+            pages.append(page)
             if cursor is None:
-                break
-        return pages
+                return pages
+            if cursor in cursors:
+                limits.append(f"{method} names a page that it has sent before: what follows is left out")
+                return pages
+            if len(pages) == MAX_PAGES:
+                limits.append(f"{method} has more than {MAX_PAGES} pages: the rest is left out")
+                return pages
 
     async def _call(self, item: Item, arguments: dict[str, Any], relay: CallRelay) -> CallResult:
         self._channel.relays.append(relay)
@@ -323,6 +340,11 @@ class McpServer:
             f"{subject} failed: {self._connection.log.redact(error.message)}",
             details={"server": self._spec.name, "upstream_code": error.code},
         )
+
+
+def _count_entries(answers: Mapping[str, Sequence[Mapping[str, Any]]]) -> int:
+    lists = (page.get(LISTS[method]) for method, pages in answers.items() for page in pages)
+    return sum(len(entries) for entries in lists if isinstance(entries, list))
 
 
 def _build_request(item: Item, arguments: dict[str, Any], relay: CallRelay) -> tuple[Any, Any]:

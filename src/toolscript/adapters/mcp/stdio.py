@@ -16,6 +16,7 @@ import signal
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from json.scanner import py_make_scanner  # type: ignore[attr-defined]
 from pathlib import Path
 
 import anyio
@@ -36,6 +37,9 @@ Outbox = MemoryObjectSendStream[SessionMessage]
 GRACE_SECONDS = 1.0
 MAX_MESSAGE_BYTES = 64 * 2**20
 HINT = ": raise TOOLSCRIPT_CALL_MAX_MIB to accept it"
+# `json` takes 8 ms for a megabyte, during which nothing else runs, in a thread neither. More is read in Python, which
+# takes ten times as long and lets others run.
+SMALL_MESSAGE_BYTES = 4 * 2**20
 _CHUNK_BYTES = 2**18
 _STDERR_TAIL_BYTES = 8192
 # Of a longer line of standard error, the beginning is kept; of many lines that come at once, the last ones.
@@ -204,7 +208,10 @@ async def _receive(
                 if not line.strip():
                     continue
                 try:
-                    message = parse_message(line, max_bytes)
+                    if len(line) <= SMALL_MESSAGE_BYTES:
+                        message = parse_message(line, max_bytes)
+                    else:
+                        message = await asyncio.to_thread(parse_message, line, max_bytes, _SlowDecoder())
                 except ValueError:  # probably a print statement in the server
                     log.debug("not_a_message", extra={"server": server})
                     continue
@@ -212,7 +219,20 @@ async def _receive(
         server_process.note_disconnect()
 
 
-def parse_message(line: bytes, max_bytes: int = MAX_MESSAGE_BYTES) -> types.JSONRPCMessage:
+class _SlowDecoder(json.JSONDecoder):
+    """Reads lists and objects in Python, where other threads get their turn."""
+
+    def __init__(self) -> None:
+        super().__init__(parse_constant=lambda _: None)
+        self.scan_once = py_make_scanner(self)
+
+
+_DECODER = json.JSONDecoder(parse_constant=lambda _: None)
+
+
+def parse_message(
+    line: bytes, max_bytes: int = MAX_MESSAGE_BYTES, decoder: json.JSONDecoder = _DECODER
+) -> types.JSONRPCMessage:
     """Parses a message. Results are not validated here: they may be long, and are read leniently later. An answer that
     is unreadable or longer than `max_bytes` becomes an error for its request, if the line shows the id. Raises
     ValueError.
@@ -222,7 +242,7 @@ def parse_message(line: bytes, max_bytes: int = MAX_MESSAGE_BYTES) -> types.JSON
     if size.exceeds(max_bytes):
         return _build_error(line, f"the answer is larger than {max_bytes / 2**20:g} MiB{HINT}")
     try:
-        parsed = json.loads(line.decode("utf-8", "replace"), parse_constant=lambda _: None)
+        parsed = decoder.decode(line.decode("utf-8", "replace"))
         match parsed:
             case {"id": int() | str() as number, "result": dict() as result} if "method" not in parsed:
                 return types.JSONRPCResponse.model_construct(jsonrpc="2.0", id=number, result=result)

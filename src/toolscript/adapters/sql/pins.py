@@ -44,8 +44,10 @@ class SqlPins:
         return await self._database.read(work)
 
     async def save_pins(self, pins: Sequence[Pin]) -> None:
-        rows = [_row(pin) for pin in pins]
-        await self._database.write(lambda session: upsert(session, "pins", rows, keys=["item_id"]))
+        def work(session: Session) -> None:
+            upsert(session, "pins", [_row(pin) for pin in pins], keys=["item_id"])
+
+        await self._database.write(work)
 
 
 def _row(pin: Pin) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -139,7 +140,8 @@ class CatalogueIndex:
         """Replaces the existing points of the pass by those of the active items, classified."""
         active = {item.id: item for item in items if item.is_active}
         work.steps = await self._steps.read({item.id: item.digest for item in active.values()})
-        stale = [item for item in active.values() if self._is_stale(item, work)]
+        # Fingerprints of 10 000 items take 0.1 s.
+        stale = await asyncio.to_thread(lambda: [item for item in active.values() if self._is_stale(item, work)])
         gone = [] if work.only_adds else await self._find_gone([i for i in work.existing if i not in active])
         before = self.embedded
         is_pending = work.touched or self._indexed_skills != work.skills.digest

@@ -152,10 +152,11 @@ class Sync:
             shown = await self._screening.screen(items, stored, policy, approved) if self._screening else items
             offered = {item.id: item for item in shown}
             added = [item for item in offered.values() if item.id not in stored]
-            changed = [item for item in offered.values() if item.id in stored and _has_changed(stored[item.id], item)]
+            # Hashes and words of 10 000 items take a second, in which others get their turn.
+            changed = await asyncio.to_thread(_find_changed, offered, stored)
             vanished = [item.id for item in stored.values() if item.is_active and item.id not in offered]
             if added or changed:
-                await self._item_store.save_items([(i, frozenset(item_frequencies(i))) for i in [*added, *changed]])
+                await self._item_store.save_items(await asyncio.to_thread(_count_terms, [*added, *changed]))
             if vanished:
                 await self._item_store.deactivate(vanished)
             if added or changed or vanished:
@@ -219,5 +220,10 @@ class Sync:
             await self._index.remove(item_ids)
 
 
-def _has_changed(stored: ItemFingerprint, item: Item) -> bool:
-    return not stored.is_active or stored.digest != item.digest
+def _find_changed(offered: Mapping[str, Item], stored: Mapping[str, ItemFingerprint]) -> list[Item]:
+    pairs = ((item, stored[item.id]) for item in offered.values() if item.id in stored)
+    return [item for item, before in pairs if not before.is_active or before.digest != item.digest]
+
+
+def _count_terms(items: Sequence[Item]) -> list[tuple[Item, frozenset[int]]]:
+    return [(item, frozenset(item_frequencies(item))) for item in items]

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import threading
+from types import SimpleNamespace
+from typing import Any
 
+import anyio
 import pytest
 from mcp_types import JSONRPCError
 
+from toolscript.adapters.mcp import stdio
 from toolscript.adapters.mcp.stdio import _read_lines, parse_message
 
 pytestmark = pytest.mark.req("G-05")
@@ -63,3 +69,30 @@ async def test_only_the_beginning_and_the_end_of_a_long_line_are_kept() -> None:
     (line,) = await read_in_parts(b"a" * 50 * LIMIT + b"the end", 100)
     assert line.endswith(b"the end")
     assert LIMIT < len(line) < 2 * LIMIT
+
+
+@pytest.mark.req("X-12")
+async def test_a_long_message_is_read_in_a_thread_where_others_get_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stdio, "SMALL_MESSAGE_BYTES", 100)
+    parsed: list[tuple[str, bool]] = []
+
+    def note(line: bytes, max_bytes: int, *decoder: Any) -> Any:
+        is_slow = [type(each.scan_once).__name__ == "function" for each in decoder] == [True]
+        parsed.append((threading.current_thread().name, is_slow))
+        return parse_message(line, max_bytes, *decoder)
+
+    monkeypatch.setattr(stdio, "parse_message", note)
+    stream = asyncio.StreamReader()
+    values: dict[str, Any] = {"a": [None, 1.5, {"b": "\u20ac\\"}], "c": "x" * 200}
+    for number, result in enumerate(({}, values)):
+        stream.feed_data(json.dumps({"jsonrpc": "2.0", "id": number, "result": result}).encode() + b"\n")
+    stream.feed_data(b"no message " * 20 + b"\n")
+    stream.feed_eof()
+    process: Any = SimpleNamespace(stdout=stream, note_disconnect=lambda: None)
+    deliver, collect = anyio.create_memory_object_stream[Any](9)
+    with collect:
+        await stdio._receive(process, deliver, "files", LIMIT)
+        received = [collect.receive_nowait().message.result for _ in range(2)]
+    assert received == [{}, values]
+    main = threading.current_thread().name
+    assert [(name == main, is_slow) for name, is_slow in parsed] == [(True, False), (False, True), (False, True)]

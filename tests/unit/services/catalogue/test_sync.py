@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,14 +11,18 @@ import pytest
 
 from tests.fixtures.databases import open_memory_database
 from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
+from toolscript.adapters.sql import pins
 from toolscript.adapters.sql.catalogue_version import SqlCatalogueVersion
 from toolscript.adapters.sql.items import SqlItems
 from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.domain.catalog import Assignment, Item, Skill
 from toolscript.domain.filters import EVERYTHING, Filter
 from toolscript.domain.search import Point, Terms, Vector
+from toolscript.services.catalogue import indexing
+from toolscript.services.catalogue import sync as sync_module
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.catalogue.tool_points import TOOLS, tools_collection
+from toolscript.services.trust.screening import Screening
 
 pytestmark = pytest.mark.req("H-14")
 
@@ -239,3 +244,29 @@ async def test_completing_the_index_removes_nothing_and_announces_only_what_it_w
     await reader.complete_index()
     assert [*await catalogue.read_indexed()] == ["one__a"]
     assert await version.read() > before
+
+
+@pytest.mark.req("X-12")
+async def test_items_are_compared_in_a_thread_where_requests_get_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is computed for every item of a server: 10 000 of them would hold up all requests for a second."""
+    threads: dict[str, set[str]] = {}
+
+    def noting(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def work(*values: Any) -> Any:
+            threads.setdefault(name, set()).add(threading.current_thread().name)
+            return real(*values)
+
+        return work
+
+    for module, name in ((sync_module, "item_frequencies"), (indexing, "compute_fingerprint"), (pins, "_row")):
+        monkeypatch.setattr(module, name, noting(name, getattr(module, name)))
+    database, index, embedder = open_memory_database(), MemoryIndex(), CountingEmbedder()
+    await index.open(tools_collection(embedder.model, embedder.dimensions))
+    items = SqlItems(database)
+    screening = Screening(pins.SqlPins(database), items)
+    sync = Sync(items, SqlSkills(database), index, embedder, screening=screening)
+    for changed in (A, replace(A, description="Read it all")):
+        await sync.run([changed, B, C])
+    await sync.close()
+    assert threads.keys() == {"item_frequencies", "compute_fingerprint", "_row"}
+    assert all(threading.current_thread().name not in names for names in threads.values())
