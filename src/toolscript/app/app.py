@@ -211,9 +211,9 @@ class App:
         self.feedback = Feedback(
             self.feedback_store, items, self.call_tool, self.sync.learning, is_on=settings.feedback
         )
-        self.native = NativeItems(self.snapshots, gateway, observability.events, visibility)
         self.list_tools = ListTools(items, visibility)
         self.quarantine = self.sync.open_review(self.pin_store)
+        self.native = NativeItems(self.snapshots, gateway, observability.events, visibility, self.quarantine)
         self.skills = Skills(
             items, skills, self.sync, find_view=visibility.find_view, count_by_skill=visibility.count_by_skill
         )

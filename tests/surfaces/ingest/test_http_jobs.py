@@ -269,3 +269,23 @@ async def test_two_tenants_that_ingest_at_once_get_what_each_gets_alone(tmp_path
     async with serve(tmp_path / "both") as (_, http):
         await asyncio.gather(ingest(http, "acme"), ingest(http, "other"))
         assert {tenant: json.dumps(await search(http, tenant)) for tenant in alone} == alone
+
+
+@pytest.mark.req("X-12")
+@pytest.mark.parametrize("name", ["..", "notes/..", ".", "/"])
+async def test_an_upload_that_is_named_like_a_folder_is_refused(
+    served: tuple[App, httpx.AsyncClient], name: str
+) -> None:
+    _, http = served
+    answer = await http.post("/api/v1/ingest", headers=ACME, files={"file": (name, b"text")})
+    assert (answer.status_code, answer.json()["error"]["details"]) == (422, {"field": "file"})
+
+
+@pytest.mark.req("X-12")
+async def test_a_path_with_a_nul_is_refused(tmp_path: Path) -> None:
+    async with serve(tmp_path / "data", ingest_folders=str(tmp_path)) as (app, http):
+        owner = {"Authorization": f"Bearer {local_token(app.local_key, 'acme')}"}
+        for headers in (ACME, owner):
+            body = {"paths": [f"{tmp_path}/a\0b"]}
+            answer = await http.post("/api/v1/ingest", headers=headers, json=body)
+            assert (answer.status_code, answer.json()["error"]["details"]) == (422, {"field": "paths"}), answer.text

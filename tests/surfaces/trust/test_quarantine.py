@@ -164,3 +164,14 @@ async def test_poisoned_prompts_and_resources_are_not_listed_and_not_read(scene:
     with pytest.raises(Quarantined, match="tells the model to hide something from the user"):
         await native.read_resource(wrap_uri("notes", "memo://b"))
     assert poison not in json.dumps((await scene.http.get("/tools")).json())
+
+
+@pytest.mark.req("X-12")
+async def test_a_resource_in_quarantine_is_not_read_at_its_new_address_either(scene: Scene) -> None:
+    moved = [{"uri": "memo://moved", "name": "memo", "description": "A memo."}]
+    await scene.change(make_lists(resources=moved), lambda: bool(scene.find_reason("notes__resource:memo")))
+    for uri in ("memo://a", "memo://moved"):
+        with pytest.raises(Quarantined, match="changed after it was approved"):
+            await scene.app.native.find_resource(wrap_uri("notes", uri))
+    unlisted = await scene.app.native.find_resource(wrap_uri("notes", "memo://unlisted"))
+    assert unlisted.annotations == {"uri": "memo://unlisted"}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from toolscript.domain.documents import SOURCE_FIELD
-from toolscript.domain.errors import Forbidden, Invalid, NotFound
+from toolscript.domain.errors import Forbidden, Invalid, InvalidArguments, NotFound
 from toolscript.domain.files.jobs import FileOutcome, FileState, Job, JobFile, JobTarget
 from toolscript.domain.files.kinds import FILE_ENDINGS, FileKind
 from toolscript.domain.knowledge import BOOK_ENDINGS
@@ -22,6 +22,8 @@ from toolscript.services.ingest.reading_order import order_pages
 from toolscript.services.ingest.runner import JobRunner
 
 KEPT_SECONDS = 7 * 86400.0
+# Of a path in an error.
+MAX_SHOWN = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,12 @@ class IngestJobs:
 
     async def find(self, request: IngestRequest, paths: Sequence[str], *, is_owner: bool) -> FoundFiles:
         """The files below these paths. Raises Forbidden for a path that this caller may not have read: only the owner
-        of the data folder may name any path."""
+        of the data folder may name any path. Raises InvalidArguments for a path that no file can have."""
+        for path in paths:
+            if "\0" in path:
+                raise InvalidArguments(
+                    f"invalid path {path[:MAX_SHOWN]!r}: a path has no NUL character", details={"field": "paths"}
+                )
         if not is_owner:
             for path in paths:
                 self._require_allowed(path)

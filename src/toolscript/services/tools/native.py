@@ -28,6 +28,7 @@ from toolscript.domain.search import SearchReport
 from toolscript.domain.servers import CallRelay
 from toolscript.ports.observability import EventSink
 from toolscript.services.catalogue.gateway import FIRST_LISTING_SECONDS, Gateway
+from toolscript.services.catalogue.quarantine_review import QuarantineReview
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.visibility import Visibility
 from toolscript.services.support.search_events import (
@@ -63,8 +64,14 @@ class NativeItems:
     """Lists prompts and resources, and passes on what clients ask of them."""
 
     def __init__(
-        self, snapshots: CatalogueSnapshots, gateway: Gateway, events: EventSink, visibility: Visibility
+        self,
+        snapshots: CatalogueSnapshots,
+        gateway: Gateway,
+        events: EventSink,
+        visibility: Visibility,
+        quarantine: QuarantineReview,
     ) -> None:
+        self._quarantine = quarantine
         self._visibility = visibility
         self._starting = StartingServers(gateway, visibility)
         self._snapshots = snapshots
@@ -139,13 +146,13 @@ class NativeItems:
         for each in facts.items.values():
             if each.type is ItemType.RESOURCE and each.server == server:
                 item = each.to_item()
-                about = item.annotations or {}
-                template = str(about.get("uriTemplate", ""))
-                is_named = own in {about.get("uri"), template} or matches_template(template, own)
-                if is_named and await self._is_offered(item):
+                if _is_at(item, own) and await self._is_offered(item):
                     require_released(item)
                     return replace(item, annotations={"uri": own})
         if self._gateway.offers_everything(server) and self._visibility.profile is None:
+            for pin in await self._quarantine.list_waiting(server):
+                if pin.offered and pin.shown and _is_at(pin.offered, own):  # the catalogue has its approved address
+                    require_released(pin.shown)
             return unlisted
         raise NotFound(
             f"no such resource: {uri!r}: resources/list and resources/templates/list name those that exist",
@@ -187,6 +194,13 @@ _TYPES = {
     NativeList.RESOURCES: ItemType.RESOURCE,
     NativeList.TEMPLATES: ItemType.RESOURCE,
 }
+
+
+def _is_at(item: Item, uri: str) -> bool:
+    """Whether a resource or a template has the URI."""
+    about = item.annotations or {}
+    template = str(about.get("uriTemplate", ""))
+    return item.type is ItemType.RESOURCE and (uri in {about.get("uri"), template} or matches_template(template, uri))
 
 
 def _find_list(item: Item) -> NativeList:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -140,6 +141,11 @@ def _list_uploads(form: FormData) -> list[UploadFile]:
         if not name.strip() or len(name) > MAX_NAME_CHARACTERS or not name.isprintable():
             raise InvalidArguments(
                 f"file: invalid file name {name[:80]!r}; expected 1 to {MAX_NAME_CHARACTERS} printable characters",
+                details={"field": "file"},
+            )
+        if PurePosixPath(name).name in {"", ".."}:
+            raise InvalidArguments(
+                f"file: invalid file name {name[:80]!r}; expected one that ends with the name of a file",
                 details={"field": "file"},
             )
     return uploads
