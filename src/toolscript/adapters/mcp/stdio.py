@@ -211,7 +211,7 @@ async def _receive(
                     if len(line) <= SMALL_MESSAGE_BYTES:
                         message = parse_message(line, max_bytes)
                     else:
-                        message = await asyncio.to_thread(parse_message, line, max_bytes, _SlowDecoder())
+                        message = await asyncio.to_thread(parse_message, line, max_bytes, _MessageDecoder())
                 except ValueError:  # probably a print statement in the server
                     log.debug("not_a_message", extra={"server": server})
                     continue
@@ -219,7 +219,7 @@ async def _receive(
         server_process.note_disconnect()
 
 
-class _SlowDecoder(json.JSONDecoder):
+class _MessageDecoder(json.JSONDecoder):
     """Reads lists and objects in Python, where other threads get their turn."""
 
     def __init__(self) -> None:
