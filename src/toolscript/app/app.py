@@ -88,6 +88,7 @@ from toolscript.services.support.call_log import CallLog
 from toolscript.services.support.index_sizes import count_points
 from toolscript.services.support.refusals import Refusals
 from toolscript.services.support.server_changes import ServerChanges
+from toolscript.services.support.shares import MAX_SEARCHES, Shares
 from toolscript.services.tools.approval import Approvals
 from toolscript.services.tools.call import CallTool
 from toolscript.services.tools.feedback import Feedback
@@ -168,6 +169,7 @@ class App:
         self.plans = Plans(load_plans(settings.plans), self.rate_buckets)
         self.profiles = Profiles()
         self.admission = open_admission(settings, self.rate_buckets, self.profiles.find)
+        self.search_shares = Shares("searches", MAX_SEARCHES)
         self.knowledge_rates = Rates(settings.knowledge_rate, self.rate_buckets)
         self.call_log = CallLog(self.observability.audit)
         self.refusals = Refusals(self.observability.events, Buckets())

@@ -128,6 +128,15 @@ class Caller:
     address: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class ShareHolder:
+    """Who has a share of what the gateway can do at a time: a key, a user, or an address."""
+
+    name: str
+    is_anonymous: bool = False
+    """Whether the caller has sent no key where one is needed for more."""
+
+
 def is_tenant_name(name: object) -> TypeGuard[str]:
     """Whether this is a valid tenant name. Names are compared exactly, without trimming or case folding."""
     return (

@@ -5,7 +5,9 @@ from __future__ import annotations
 from contextvars import ContextVar
 from uuid import uuid4
 
-from toolscript.domain.access import NO_LIMIT, CallLimit, Scope
+from toolscript.domain.access import NO_LIMIT, CallLimit, Scope, ShareHolder
+
+OWNER = ShareHolder("owner")
 
 request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
 caller_name: ContextVar[str | None] = ContextVar("caller_name", default=None)
@@ -20,6 +22,8 @@ caller_limit: ContextVar[CallLimit] = ContextVar("caller_limit", default=NO_LIMI
 """How many calls the key of the request allows."""
 caller_scopes: ContextVar[frozenset[Scope]] = ContextVar("caller_scopes", default=frozenset(Scope))
 """What the key of the request allows; everything outside of requests."""
+share_holder: ContextVar[ShareHolder] = ContextVar("share_holder", default=OWNER)
+"""In whose share the request counts: that of the owner outside of HTTP."""
 calling_program: ContextVar[str] = ContextVar("calling_program", default="")
 """The program that makes the current call: `run_code`, or a version of a workflow; empty for calls of others."""
 is_preview: ContextVar[bool] = ContextVar("is_preview", default=False)

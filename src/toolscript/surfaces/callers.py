@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from toolscript.app.access import is_local_token, may_bypass
 from toolscript.app.app import App
-from toolscript.domain.access import OPERATOR, Caller, Grant, Principal, Scope
+from toolscript.domain.access import OPERATOR, Caller, Grant, Principal, Scope, ShareHolder
 from toolscript.domain.errors import Forbidden, Unauthorized, Unavailable
 from toolscript.domain.requests import caller_name, profile_name
 from toolscript.services.access.keys import is_key
@@ -184,6 +184,12 @@ def identify_caller(grant: Grant, address: str | None) -> Caller:
     """Returns whose searches and calls belong together: those with the same key, or without one from the same client
     address."""
     return Caller(key=grant.caller) if grant.caller else Caller(address=get_client_key(address or ""))
+
+
+def identify_holder(grant: Grant, address: str | None) -> ShareHolder:
+    """Returns in whose share a request counts."""
+    caller = identify_caller(grant, address)
+    return ShareHolder(f"key {caller.key}" if caller.key else f"address {caller.address}", grant.is_anonymous)
 
 
 def find_user(grant: Grant) -> str:

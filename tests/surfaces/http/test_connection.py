@@ -7,7 +7,7 @@ import json
 import resource
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext, suppress
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager, nullcontext, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -322,6 +322,41 @@ async def test_silent_connections_give_way_and_those_with_a_request_do_not(
 ) -> None:
     monkeypatch.setattr(connection, "MAX_CONNECTIONS", 20)
     await check_limit_of_20(address)
+
+
+@pytest.mark.req("X-12")
+async def test_connections_whose_requests_were_not_read_yet_are_all_answered(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "MAX_CONNECTIONS", 20)
+    parts = urlsplit(address)
+    with ExitStack() as stack:
+        clients = []
+        for _ in range(60):  # the loop does not run meanwhile
+            clients.append(stack.enter_context(socket.create_connection((parts.hostname, parts.port or 0))))
+            clients[-1].sendall(build_request("/fast"))
+            clients[-1].setblocking(False)
+        loop, statuses = asyncio.get_running_loop(), []
+        for client in clients:
+            head = await asyncio.wait_for(loop.sock_recv(client, 1000), 60)
+            statuses.append(head.split()[1])
+            assert head.startswith(b"HTTP/1.1 200") or b"retry-after: 1" in head
+    assert set(statuses) == {b"200", b"503"}
+    assert statuses.count(b"200") >= 20
+
+
+@pytest.mark.req("X-12")
+@pytest.mark.parametrize("handler", ["timeout_keep_alive_handler", "_end_head"])
+async def test_a_request_that_arrives_with_the_end_of_the_pause_is_answered(
+    address: str, application: Application, handler: str
+) -> None:
+    async with connect(address) as (reader, writer):
+        writer.write(build_request("/fast"))
+        await reader.readuntil(b"0\r\n\r\n")
+        (served,) = application.connections
+        writer.write(build_request("/fast"))  # at once; the other side is in this loop and has not read it
+        getattr(served, handler)()
+        assert await asyncio.wait_for(reader.readuntil(b"\r\n"), 60) == b"HTTP/1.1 200 OK\r\n"
 
 
 async def test_there_are_fewer_connections_where_a_process_may_open_few_files(

@@ -264,10 +264,10 @@ async def test_a_server_is_followed_only_while_somebody_listens(shared_notes: No
 
 
 async def test_the_number_of_streams_is_bounded(shared_notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native_changes, "MAX_STREAMS", 1)
-    async with open_gateway(shared_notes) as (_, url), Client(f"{url}/mcp") as client:
+    async with open_gateway(shared_notes) as (app, url), Client(f"{url}/mcp") as client:
+        monkeypatch.setattr(app.native_changes.shares, "total", 1)
         async with client.listen(prompts_list_changed=True):
-            with pytest.raises(MCPError, match="1 subscriptions are open, which is the limit"):
+            with pytest.raises(MCPError, match="as many subscriptions in progress as it can take"):
                 async with client.listen(prompts_list_changed=True):
                     pass
         async with asyncio.timeout(TIMEOUT_SECONDS):

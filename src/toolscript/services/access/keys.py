@@ -1,9 +1,10 @@
 """Named keys: creates them, and recognizes them in requests.
 
-A gateway reads all keys at once and keeps them for two seconds. So a request costs no query, and a key that is revoked
-anywhere stops working everywhere two seconds later; a key that is not among them is looked for again, so that new keys
-work at once. While the store does not answer, the last keys that were read stay valid for five minutes, counted from
-the first reading that failed: a store that is down must not stop calls to tools that are up.
+A gateway reads all keys at once and keeps them for a second. So a request costs no query, and a key that is revoked
+anywhere stops working everywhere within two seconds, for requests in progress too; a key that is not among them is
+looked for again, so that new keys work at once. While the store does not answer, the last keys that were read stay
+valid for five minutes, counted from the first reading that failed: a store that is down must not stop calls to tools
+that are up.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from toolscript.ports.access import KeyStore
 
 PREFIX = "tsk_"
 SECRET_BYTES = 32
-MAX_AGE_SECONDS = 2.0
+MAX_AGE_SECONDS = 1.0
 # A secret that is not found may be that of a key which was created a moment ago, so the keys are read again, but not
 # more often than this: anyone can send wrong secrets.
 MIN_PAUSE_SECONDS = 0.1

@@ -14,16 +14,16 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from toolscript.domain.catalog import Item, ItemType
-from toolscript.domain.errors import NotFound, Quarantined, Unavailable
+from toolscript.domain.errors import NotFound, Quarantined
 from toolscript.domain.native_names import wrap_uri
-from toolscript.domain.requests import profile_name
+from toolscript.domain.requests import profile_name, share_holder
 from toolscript.services.catalogue.gateway import Gateway
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.visibility import FindView
+from toolscript.services.support.shares import MAX_SUBSCRIPTIONS, Shares
 from toolscript.services.tools.native import NativeItems
 from toolscript.services.tools.overview import ToolOverviews, use_profile
 
-MAX_STREAMS = 256
 MAX_URIS = 100
 MAX_WAITING = 1_000
 # A stream ends then, and its client opens the next one: with a key that is no longer valid it cannot.
@@ -148,6 +148,7 @@ class NativeChanges:
         self._native = native
         self._overviews = overviews
         self._find_view = find_view
+        self.shares = Shares("subscriptions", MAX_SUBSCRIPTIONS)
         self._streams: set[ChangeStream] = set()
         self._followed: dict[str, _Followed] = {}
         self._has_changed = asyncio.Event()
@@ -164,9 +165,9 @@ class NativeChanges:
     @asynccontextmanager
     async def open(self, wanted: ChangeFilter) -> AsyncIterator[ChangeStream]:
         """A stream of what is wanted and can be followed. It ends after an hour, and when the gateway does. Raises
-        Unavailable when too many are open."""
-        if len(self._streams) >= MAX_STREAMS:
-            raise Unavailable(f"{MAX_STREAMS} subscriptions are open, which is the limit: try again later")
+        Unavailable when too many are open, or too many of this caller."""
+        holder = share_holder.get()
+        self.shares.take(holder)
         stream = ChangeStream(wanted)
         self._streams.add(stream)
         ending = asyncio.get_running_loop().call_later(MAX_STREAM_SECONDS, stream.close)
@@ -180,6 +181,7 @@ class NativeChanges:
             yield stream
         finally:
             ending.cancel()
+            self.shares.give_back(holder)
             self._streams.discard(stream)
             for uri in uris:
                 self._unfollow(uri, stream)

@@ -20,6 +20,7 @@ from toolscript.surfaces.http.guard import Guard, parse_origin
 from toolscript.surfaces.http.input_limits import InputLimits
 from toolscript.surfaces.http.mcp_endpoint import McpEndpoint
 from toolscript.surfaces.http.openapi import complete_document, errors
+from toolscript.surfaces.http.request_shares import RequestShares
 from toolscript.surfaces.http.request_tracking import CARD_NAME, MCP_PATH, RequestTracking
 from toolscript.surfaces.http.routers import (
     calls,
@@ -120,6 +121,7 @@ def create_http_app(served: ServedApp) -> FastAPI:
         telemetry={"tracing": False, "metrics": False, "logs": False},  # RequestTracking has its own
     )
     http.add_middleware(InputLimits)
+    http.add_middleware(RequestShares, served=served)
     http.add_middleware(Guard, served=served, routes=ROUTES)
     if origins := served.settings.allowed_origins:  # outside of the guard: a browser asks first, without a key
         http.add_middleware(

@@ -4,7 +4,10 @@ and to read its response, the number of connections. The application never sees 
 from __future__ import annotations
 
 import asyncio
+import heapq
 import json
+import select
+import sys
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
@@ -12,15 +15,22 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable
+from toolscript.services.support.shares import RETRY_SECONDS
 from toolscript.surfaces.http.open_files import count_possible_connections
 
 MAX_HEAD_BYTES = 64 * 2**10
-MAX_CONNECTIONS = 800
+# More than three times the requests that are answered at a time (`services/support/shares.py`): the others are refused,
+# each with a response. A connection takes 20 KB, and up to 200 KB while its request arrives.
+MAX_CONNECTIONS = 2000
 HEAD_SECONDS = 10.0
 # Between two pieces of a body, or of a response: a large one over a slow line may take longer in all.
 BODY_SECONDS = 20.0
 LINGER_SECONDS = 1.0
-MAX_REFUSED = 100  # connections that linger, above MAX_CONNECTIONS
+MAX_REFUSED = 100  # connections that linger, above MAX_CONNECTIONS; more where the process may open more files
+# How many of the oldest connections are looked at to find one without a request.
+MAX_CANDIDATES = 16
+# Linux says that the client has closed the connection with this, others with POLLHUP.
+_PEER_CLOSED = getattr(select, "POLLRDHUP", 0)
 
 
 class LimitedConnection(HttpToolsProtocol):
@@ -45,7 +55,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._wait_for_head()
         limit = min(MAX_CONNECTIONS, count_possible_connections())
         if len(self.connections) > limit and not self._make_room(limit):
-            self._refuse(503, Unavailable(f"more than {limit} connections: try again in a moment"))
+            self._refuse_connection(limit)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
@@ -105,8 +115,9 @@ class LimitedConnection(HttpToolsProtocol):
         self._watch_writing()
 
     def timeout_keep_alive_handler(self) -> None:
-        super().timeout_keep_alive_handler()
-        self._watch_writing()
+        if not self._has_unread():
+            super().timeout_keep_alive_handler()
+            self._watch_writing()
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -118,17 +129,18 @@ class LimitedConnection(HttpToolsProtocol):
 
     def _make_room(self, limit: int) -> bool:
         """Whether there is room for this connection, possibly because another one was closed."""
-        others = sorted(
-            (c for c in self.connections if isinstance(c, LimitedConnection) and c is not self),
-            key=lambda c: c._active_at,
-        )
+        others = [c for c in self.connections if isinstance(c, LimitedConnection) and c is not self]
         refused = [c for c in others if c._is_refused]
-        if len(refused) > MAX_REFUSED:
-            refused[0].transport.abort()
+        if len(refused) > MAX_REFUSED + count_possible_connections() - limit:
+            min(refused, key=lambda c: c._active_at).transport.abort()
         if len(others) - len(refused) < limit:
             return True
-        silent = next((c for c in others if not c._has_request and not c._is_refused), None)
-        if silent:
+        waiting = (c for c in others if not c._has_request and not c._is_refused)
+        candidates = heapq.nsmallest(MAX_CANDIDATES, waiting, key=lambda c: c._active_at)
+        silent = next((c for c in candidates if not c._has_unread()), None)
+        if silent and silent.cycle is None:  # its first request may be on its way
+            silent._refuse_connection(limit)
+        elif silent:
             self.connections.discard(silent)
             silent.transport.abort()
         return silent is not None
@@ -146,7 +158,8 @@ class LimitedConnection(HttpToolsProtocol):
         return bool(self.flow.read_paused or (cycle and cycle.waiting_for_100_continue))
 
     def _end_head(self) -> None:
-        if self._has_request:  # a further request is on its way; its time begins after the response to this one
+        # A further request may be on its way, whose time begins after the response to this one.
+        if self._has_request or self._has_unread():
             self._wait_for_head()
         elif self._unparsed_bytes:
             self._refuse(408, Invalid(f"the head of the request did not arrive within {HEAD_SECONDS:g} seconds"))
@@ -158,6 +171,14 @@ class LimitedConnection(HttpToolsProtocol):
             self._wait_for_body()
         else:
             self._refuse(408, Invalid(f"the next part of the body did not arrive within {BODY_SECONDS:g} seconds"))
+
+    def _has_unread(self) -> bool:
+        """Whether the client has sent something that this process was too busy to read."""
+        if sys.platform == "win32":
+            return False
+        poll = select.poll()
+        poll.register(self.transport.get_extra_info("socket").fileno(), select.POLLIN | _PEER_CLOSED)
+        return any(event == select.POLLIN for _, event in poll.poll(0))
 
     def _start_timer(self, seconds: float, end: Any) -> None:
         self._stop_timer()
@@ -184,6 +205,10 @@ class LimitedConnection(HttpToolsProtocol):
         else:
             self._watch_writing()
 
+    def _refuse_connection(self, limit: int) -> None:
+        error = f"more than {limit} connections: try again in {RETRY_SECONDS:g} second"
+        self._refuse(503, Unavailable(error, details={"retry_after_seconds": RETRY_SECONDS}))
+
     def _refuse_head(self) -> None:
         self._refuse(431, Invalid(f"request line and headers are larger than {MAX_HEAD_BYTES // 2**10} KiB"))
 
@@ -202,8 +227,9 @@ class LimitedConnection(HttpToolsProtocol):
             self._close()
             return
         body = json.dumps(error.to_envelope()).encode()
+        retry = f"retry-after: {RETRY_SECONDS:g}\r\n" if "retry_after_seconds" in error.details else ""
         head = (
-            f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
+            f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n{retry}"
             f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
         )
         self.transport.write(head.encode() + body)

@@ -13,7 +13,8 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from contextlib import suppress
+from functools import lru_cache, partial
 from urllib.parse import urlsplit
 
 from fastapi.routing import APIRoute
@@ -31,6 +32,9 @@ from toolscript.domain.requests import (
     profile_name,
 )
 from toolscript.surfaces.callers import apply_profile, find_grant, require_scope
+from toolscript.domain.requests import caller_limit, caller_name, caller_scopes, profile_name, share_holder
+from toolscript.services.access.keys import is_key
+from toolscript.surfaces.callers import apply_profile, find_grant, identify_holder, require_scope
 from toolscript.surfaces.console.static_files import is_console_request
 from toolscript.surfaces.http.dependencies import get_scope, is_loopback
 from toolscript.surfaces.http.errors import error_response
@@ -38,10 +42,13 @@ from toolscript.surfaces.http.oauth import add_challenge
 from toolscript.surfaces.http.request_tracking import get_mcp_profile, is_mcp_path
 from toolscript.surfaces.http.routers.discovery import is_discovery_path
 from toolscript.surfaces.http.served_app import ServedApp
+from toolscript.surfaces.http.valid_requests import run_while_valid
 
 Address = tuple[str, int | None]
 """A host name in lower case, and a port."""
 
+OPEN_SEARCH_PATHS = frozenset({"/search_knowledge"})
+NO_KEY = access.Grant(scopes=frozenset())
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -71,10 +78,12 @@ class Guard:
             if resource := self._served.settings.oauth_resource:
                 send = add_challenge(scope, send, resource)
             error = self._check_names(scope) or await self._check_key(scope)
-        if error is None:
-            await self._app(scope, receive, send)
-        else:
+        if error:
             await error_response(error)(scope, receive, send)
+        elif check := scope.get("check_grant"):
+            await run_while_valid(self._app, scope, receive, send, check)
+        else:
+            await self._app(scope, receive, send)
         refusal = error or scope.get("refusal")  # MCP finds out which scope a call needs
         if isinstance(refusal, Unauthorized | Forbidden) and (app := self._served.current):
             await app.refusals.record(f"{scope['method']} {scope['path']}", refusal)
@@ -110,15 +119,23 @@ class Guard:
     async def _check_key(self, scope: Scope) -> ToolscriptError | None:
         """Adds what the caller's key allows to the scope, unless the route needs no key: the console's files hold no
         data."""
+        address = scope["client"][0] if scope.get("client") else None
+        share_holder.set(identify_holder(NO_KEY, address))
         if is_console_request(scope):
             return None
         routes = self._find_routes(scope)
         needed = [get_scope(route, self._served.settings) for route in routes]
-        if routes and {None, access.Scope.DOCUMENTS}.issuperset(needed):
-            return None
-        waits = bool(needed) and {access.Scope.SEARCH, access.Scope.CALL}.issuperset(needed)
         headers: dict[bytes, bytes] = dict(scope["headers"])
         sent = {name: headers.get(name.encode(), b"").decode("latin-1") for name in ("authorization", "x-api-key")}
+        if routes and {None, access.Scope.DOCUMENTS}.issuperset(needed):
+            if scope["path"] in OPEN_SEARCH_PATHS:
+                with suppress(ToolscriptError):  # the route checks it
+                    grant = await find_grant(self._served.settings, self._served.current, sent)
+                    share_holder.set(identify_holder(grant, address))
+            elif access.Scope.DOCUMENTS in needed:
+                share_holder.set(identify_holder(access.Grant(), address))
+            return None
+        waits = bool(needed) and {access.Scope.SEARCH, access.Scope.CALL}.issuperset(needed)
         try:
             grant = await self._find_grant(scope["path"], sent, waits=waits or is_mcp_path(scope["path"]))
             if waits:
@@ -127,6 +144,9 @@ class Guard:
             caller_limit.set(grant.limit)
             caller_scopes.set(grant.scopes)
             scope["grant"] = grant
+            share_holder.set(identify_holder(grant, address))
+            if grant.caller is None or any(is_key(value.rpartition(" ")[2]) for value in sent.values()):
+                scope["check_grant"] = partial(self._find_grant, scope["path"], sent, waits=False)
             self._apply_profile(scope["path"], grant)
             if len(needed) == 1 and needed[0]:
                 require_scope(needed[0], grant)

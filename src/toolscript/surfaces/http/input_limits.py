@@ -8,6 +8,8 @@ from urllib.parse import unquote_to_bytes
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolscript.domain.errors import InvalidArguments, TooLarge, ToolscriptError
+from toolscript.domain.requests import share_holder
+from toolscript.services.support.shares import MAX_BODIES_BYTES, Shares
 from toolscript.surfaces.http.errors import error_response
 
 MAX_BODY_BYTES = 16 * 2**20
@@ -21,6 +23,7 @@ class InputLimits:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
+        self._bytes = Shares("bytes of request bodies", MAX_BODIES_BYTES)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -28,30 +31,50 @@ class InputLimits:
         elif error := _check_path(scope) or _check_declared_size(scope):
             await error_response(error)(scope, receive, send)
         else:
-            body = _LimitedBody(scope, receive, send)
-            await self._app(scope, body.receive, body.send)
+            body = _LimitedBody(scope, receive, send, self._bytes)
+            try:
+                await self._app(scope, body.receive, body.send)
+            finally:
+                body.give_back()
 
 
 class _LimitedBody:
     """The messages of one request. When the body grows too large, the client gets an error, and the application learns
     that the client is gone."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, shares: Shares) -> None:
+        """All bodies take their bytes from the shares, but files: those are written to disk, or come from an admin."""
         self._scope, self._receive, self._send = scope, receive, send
         self._size, self._max_size = 0, _find_limit(scope)
-        self._is_started = self._is_refused = False
+        self._is_over = self._is_started = self._is_refused = False
+        self._shares, self._holder, self._taken = shares, share_holder.get(), 0
+        self._is_file = scope["path"] in UPLOAD_PATHS
 
     async def receive(self) -> Message:
-        if self._size > self._max_size:
+        if self._is_over:
             return {"type": "http.disconnect"}
         message = await self._receive()
-        self._size += len(message.get("body", b""))
-        if self._size <= self._max_size:
-            return message
-        if not self._is_started:
-            self._is_refused = True
-            await error_response(build_too_large("body", self._max_size))(self._scope, self._receive, self._send)
-        return {"type": "http.disconnect"}
+        try:
+            self._count(len(message.get("body", b"")))
+        except ToolscriptError as error:
+            self._is_over = True
+            if not self._is_started:
+                self._is_refused = True
+                await error_response(error)(self._scope, self._receive, self._send)
+            return {"type": "http.disconnect"}
+        return message
+
+    def give_back(self) -> None:
+        """Gives back the bytes, when the request has ended."""
+        self._shares.give_back(self._holder, self._taken)
+
+    def _count(self, size: int) -> None:
+        self._size += size
+        if self._size > self._max_size:
+            raise build_too_large("body", self._max_size)
+        if size and not self._is_file:
+            self._shares.take(self._holder, size)
+            self._taken += size
 
     async def send(self, message: Message) -> None:
         self._is_started = True

@@ -39,7 +39,7 @@ from toolscript.domain.errors import (
     Unauthorized,
     Unavailable,
 )
-from toolscript.domain.requests import surface_name
+from toolscript.domain.requests import share_holder, surface_name
 from toolscript.domain.servers import NO_RELAY, CallRelay
 from toolscript.services.code.host import RunCaller
 from toolscript.services.knowledge.context import PassageContext
@@ -283,10 +283,9 @@ async def answer_call(
     params = await resolve_pinned(app, params)
     arguments = params.arguments or {}
     match params.name:
-        case "search_tools":
-            return build_text_result(await _search_tools(app, arguments, caller))
-        case "search_skills":
-            return build_text_result(await search_skills(app, SearchSkillsArguments.parse(arguments)))
+        case "search_tools" | "search_skills" | "search_documents" | "search_knowledge":
+            with app.search_shares.hold(share_holder.get()):
+                return await _search(app, params.name, arguments, caller, identify_tenant)
         case "describe_tool":
             item = await app.call_tool.describe(DescribeToolArguments.parse(arguments).tool_id)
             needs_approval = app.approvals.are_needed(item)
@@ -303,14 +302,28 @@ async def answer_call(
             return await app.large_results.cut(result, relay.user or "")
         case "read_result":
             return await read_result(app, ReadResultArguments.parse(arguments), relay.user or "")
-        case "search_documents":
-            principal = await identify_tenant()
-            return build_text_result(await search_documents(app, principal, SearchDocumentsArguments.parse(arguments)))
-        case "search_knowledge":
-            return await _search_knowledge(app, SearchKnowledgeArguments.parse(arguments))
         case _:
             names = ", ".join(tool.name for tool in TOOLS)
             raise Invalid(f"no such tool: {params.name!r}: use {names} (call_tool calls all other tools)")
+
+
+async def _search(
+    app: App,
+    name: str,
+    arguments: Mapping[str, Any],
+    caller: Caller,
+    identify_tenant: Callable[[], Awaitable[Principal]],
+) -> Mapping[str, Any]:
+    match name:
+        case "search_tools":
+            return build_text_result(await _search_tools(app, arguments, caller))
+        case "search_skills":
+            return build_text_result(await search_skills(app, SearchSkillsArguments.parse(arguments)))
+        case "search_documents":
+            principal = await identify_tenant()
+            return build_text_result(await search_documents(app, principal, SearchDocumentsArguments.parse(arguments)))
+        case _:
+            return await _search_knowledge(app, SearchKnowledgeArguments.parse(arguments))
 
 
 async def _search_tools(app: App, arguments: Mapping[str, Any], caller: Caller) -> str:
