@@ -15,7 +15,7 @@ from toolscript.surfaces.http.connection import LimitedConnection
 from toolscript.surfaces.http.open_files import raise_file_limit
 from toolscript.surfaces.http.served_app import ServedApp
 
-SHUTDOWN_TIMEOUT_SECONDS = 5
+SHUTDOWN_TIMEOUT_SECONDS = 4
 
 
 class HttpServer:

@@ -6,7 +6,6 @@ import asyncio
 import gc
 import logging
 import os
-import signal
 import sys
 import time
 from collections import Counter
@@ -36,6 +35,7 @@ from toolscript.surfaces.cli.client.catalogue import (
 from toolscript.surfaces.cli.client.gateway import find_running_gateway
 from toolscript.surfaces.cli.client.port_owner import describe_port_owner
 from toolscript.surfaces.cli.client.session import read_settings
+from toolscript.surfaces.cli.client.shutdown import on_stop_signal
 from toolscript.surfaces.cli.commands import gateway_control
 from toolscript.surfaces.cli.commands.search import show
 from toolscript.surfaces.cli.terminal import options
@@ -138,14 +138,6 @@ async def _run_until_stopped(run: GatewayRun, watch: Callable[[], Coroutine[Any,
     await run.serve()
     if watching:
         watching.cancel()
-
-
-def on_stop_signal(stop: Callable[[], object]) -> None:
-    """Calls `stop` on SIGINT and SIGTERM; must be called inside the running loop. Windows has no signal handlers for
-    event loops: there Ctrl-C raises KeyboardInterrupt."""
-    if sys.platform != "win32":
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, stop)
 
 
 class GatewayRun:

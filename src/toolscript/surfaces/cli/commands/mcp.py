@@ -20,7 +20,8 @@ from toolscript.pipe.carrier import Carrier
 from toolscript.pipe.place import HAS_PIPES, SERVE, Options, find_socket
 from toolscript.settings import Settings, get_variable
 from toolscript.surfaces.cli.client.session import read_settings
-from toolscript.surfaces.cli.commands.gateway import GatewayRun, on_stop_signal, run_gateway
+from toolscript.surfaces.cli.client.shutdown import on_stop_signal
+from toolscript.surfaces.cli.commands.gateway import GatewayRun, run_gateway
 from toolscript.surfaces.cli.terminal import options
 
 LINGER_SECONDS = 60.0
