@@ -252,6 +252,20 @@ async def test_what_is_hidden_is_answered_like_what_does_not_exist(http: httpx.A
     assert find_ids(hidden) - {"post__send_email"} == find_ids(unknown)
 
 
+@pytest.mark.req("X-12")
+async def test_metrics_name_no_hidden_server(app: App) -> None:
+    _, secret = await app.keys.create("metrics-key", [Scope.METRICS])
+    staff = Profile("watchers", allow=ItemRules(servers=("post",)), keys=frozenset({"metrics-key"}))
+    app.profiles.replace([*PROFILES, staff])
+    async with serve(app) as http:
+        await Client(http).post("/tools/disk__read_file", {})
+        for key, servers in [(secret, {"post"}), (OPERATOR_KEY, {"post", "disk"})]:
+            metrics = (await Client(http, key).get("/metrics")).text
+            assert set(re.findall(r'server="(\w+)"', metrics)) == servers
+            assert "toolscript_http_requests_total" in metrics
+    app.profiles.replace(PROFILES)
+
+
 async def test_a_key_has_its_own_profile_and_can_choose_no_other(app: App) -> None:
     _, secret = await app.keys.create("staff-key", [Scope.SEARCH, Scope.CALL])
     _, other = await app.keys.create("other-key", [Scope.SEARCH, Scope.CALL])

@@ -7,7 +7,7 @@ sets, and a tenant is never a label.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import (
@@ -37,6 +37,7 @@ SEARCH_EVENTS = {
     "skills.search": "skills",
 }
 CALL_EVENT = "tools.call"
+SERVER = "server"
 OTHER = "other"
 MAX_NAMES = 64
 REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -114,13 +115,21 @@ class PrometheusMetrics:
         """Adds how often the caches of these names were of use to the metrics. Call once."""
         self._registry.register(_CacheUses(uses))
 
-    def exposition(self, points: Mapping[str, int] | None = None) -> tuple[bytes, str]:
-        """All metrics in Prometheus' text format, and its content type. `points` has the sizes of the collections of
-        the index that are known."""
+    @property
+    def servers(self) -> frozenset[str]:
+        """The servers that metrics name."""
+        samples = (sample for family in self._registry.collect() for sample in family.samples)
+        return frozenset(sample.labels[SERVER] for sample in samples if SERVER in sample.labels)
+
+    def exposition(
+        self, points: Mapping[str, int] | None = None, *, hidden_servers: Collection[str] = ()
+    ) -> tuple[bytes, str]:
+        """All metrics in Prometheus' text format, and its content type, without those of hidden servers. `points` has
+        the sizes of the collections of the index that are known."""
         self._points.clear()  # collections that are gone, or whose size is not known now
         for collection, count in (points or {}).items():
             self._points.labels(collection).set(count)
-        return generate_latest(self._registry), CONTENT_TYPE_LATEST
+        return generate_latest(_VisibleMetrics(self._registry, hidden_servers)), CONTENT_TYPE_LATEST
 
     async def close(self) -> None:
         """Does nothing: counts are not written anywhere."""
@@ -143,6 +152,21 @@ class PrometheusMetrics:
                 return OTHER
             self._names.add(label)
         return label
+
+
+class _VisibleMetrics(CollectorRegistry):
+    """The metrics of a registry without those of hidden servers."""
+
+    def __init__(self, registry: CollectorRegistry, hidden_servers: Collection[str]) -> None:
+        super().__init__()
+        self._all = registry
+        self._hidden = hidden_servers
+
+    def collect(self) -> Iterable[Metric]:
+        for family in self._all.collect():
+            if self._hidden:
+                family.samples = [each for each in family.samples if each.labels.get(SERVER) not in self._hidden]
+            yield family
 
 
 class _DroppedEvents(Collector):

@@ -11,7 +11,7 @@ from toolscript.domain.access import Caller, Scope
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import ToolscriptError, UpstreamFailed
 from toolscript.domain.programs import RunEnd, RunReport, Workflow
-from toolscript.domain.requests import caller_name, caller_scopes, client_address
+from toolscript.domain.requests import caller_name, caller_scopes, client_address, profile_name
 from toolscript.domain.servers import NO_RELAY, CallRelay, CallResult, ServerListing
 from toolscript.services.code.host import RunCaller
 from toolscript.services.code.workflows import Workflows
@@ -19,6 +19,11 @@ from toolscript.services.tools.call import ANSWER_SECONDS
 
 # The rest is for the checks of arguments and program.
 OWN_SHARE = 0.95
+# A saved workflow was right, so tools are gone or hidden from this caller, who must not learn their names from it.
+HIDDEN_TOOLS = (
+    "this workflow calls tools that you cannot use, or that are not there any more: whoever has saved it can find out "
+    "which, with `toolscript workflows test`"
+)
 
 
 class WorkflowServer:
@@ -73,6 +78,8 @@ class WorkflowServer:
 
 
 def _build_result(workflow: Workflow, report: RunReport) -> CallResult:
+    if report.outcome.end is RunEnd.REJECTED and profile_name.get():
+        return _build_failure(HIDDEN_TOOLS)
     if report.outcome.end is not RunEnd.DONE:
         printed = f"\nPrinted:\n{report.printed}" if report.printed else ""
         return _build_failure(f"{report.outcome.sentence}{printed}")

@@ -68,5 +68,7 @@ async def list_servers(request: Request, served: Served, app: CurrentApp) -> Res
 async def get_metrics(app: CurrentApp) -> Response:
     if app.observability.metrics is None:
         raise NotFound("this application has no metrics: `toolscript gateway start` serves them")
-    text, content_type = app.observability.metrics.exposition(await app.count_points())
+    metrics = app.observability.metrics
+    hidden = [name for name in metrics.servers if not await app.visibility.shows_server(name)]
+    text, content_type = metrics.exposition(await app.count_points(), hidden_servers=hidden)
     return Response(text, headers={"Content-Type": content_type})

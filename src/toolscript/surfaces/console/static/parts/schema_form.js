@@ -3,19 +3,30 @@ import { html } from "../core/dom.js";
 import { Text, visible } from "./text.js";
 
 const MAX_FIELDS = 100;
+const KINDS = new Map([["string", "text"], ["number", "number"], ["integer", "number"], ["boolean", "flag"]]);
 
 export function listFields(schema) {
-  const required = new Set(schema?.required ?? []);
+  const required = new Set(asList(schema?.required));
   return Object.entries(schema?.properties ?? {}).slice(0, MAX_FIELDS)
     .map(([name, own]) => ({ name, own: own && typeof own === "object" ? own : {}, isRequired: required.has(name), kind: findKind(own) }));
 }
 
 function findKind(own) {
   if (Array.isArray(own?.enum)) return "choice";
-  const options = (own?.anyOf ?? own?.oneOf ?? []).filter((each) => each?.type !== "null");
+  const options = asList(own?.anyOf ?? own?.oneOf).filter((each) => each?.type !== "null");
   if (!own?.type && options.length === 1) return findKind(options[0]);
   const type = Array.isArray(own?.type) ? own.type.find((each) => each !== "null") : own?.type;
-  return { string: "text", number: "number", integer: "number", boolean: "flag" }[type] ?? "json";
+  return KINDS.get(type) ?? "json";
+}
+
+// Schemas come from servers, which may write anything.
+function asList(value) {
+  return Array.isArray(value) ? value : [];
+}
+
+// A field may be called `constructor` or `__proto__`, which every object has already.
+function read(values, name) {
+  return Object.hasOwn(values, name) ? values[name] : undefined;
 }
 
 export function startValues(schema) {
@@ -25,9 +36,9 @@ export function startValues(schema) {
 
 /** The arguments that the form holds; empty fields are left out unless required. Throws for text that is not valid. */
 export function collectArguments(schema, values) {
-  const given = {};
+  const given = Object.create(null);
   for (const { name, own, kind, isRequired } of listFields(schema)) {
-    const value = values[name];
+    const value = read(values, name);
     if (value === undefined || value === "") {
       if (isRequired && kind === "text") given[name] = "";
     } else if (kind === "number") given[name] = Number(value);
@@ -49,7 +60,7 @@ function parse(name, text) {
 export function SchemaForm({ schema, values, onChange }) {
   const fields = listFields(schema);
   if (!fields.length) return html`<p class="muted">It takes no arguments.</p>`;
-  return fields.map((field) => html`<${Field} key=${field.name} field=${field} value=${values[field.name]} onChange=${(value) => onChange({ ...values, [field.name]: value })} />`);
+  return fields.map((field) => html`<${Field} key=${field.name} field=${field} value=${read(values, field.name)} onChange=${(value) => onChange({ ...values, [field.name]: value })} />`);
 }
 
 function Field({ field, value, onChange }) {
