@@ -31,6 +31,7 @@ from toolscript.services.code.toolset import Toolsets
 from toolscript.services.code.workflow_server import WorkflowServer
 from toolscript.services.code.workflows import MAX_DEPTH, Workflows
 from toolscript.services.support.call_admission import CallAdmission
+from toolscript.services.support.configured_secrets import list_configured_secrets
 from toolscript.services.tools.call import CallTool
 from toolscript.services.tools.feedback import Feedback
 from toolscript.services.tools.hybrid_search import ToolSearch
@@ -139,6 +140,7 @@ class CodeMode:
             app.observability.span,
             max_limits=self.max_limits,
             digests_programs=app.settings.audit_arguments == "digest",
+            list_secrets=lambda: list_configured_secrets(app.gateway.specs.values()),
         )
 
     @cached_property

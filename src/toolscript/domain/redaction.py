@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 REDACTED = "[redacted]"
@@ -64,33 +64,51 @@ def is_secret_name(name: str) -> bool:
     return bool(_SECRET_NAME.fullmatch(name))
 
 
-def redact_arguments(value: Any, *, name: str = "", depth: int = MAX_DEPTH) -> Any:
-    """The arguments of a call without what looks like a secret, by the names of fields and by the looks of values, and
-    with long texts cut. Stricter than logs are: a text without its secret is still an audit, the reverse is a leak."""
+def is_secret_argument(name: str) -> bool:
+    """Whether an argument, a variable or a header of this name holds a secret."""
+    return is_secret_name(name) or bool(_SECRET_ARGUMENT.fullmatch(name))
+
+
+def redact_arguments(value: Any, *, name: str = "", depth: int = MAX_DEPTH, secrets: Sequence[str] = ()) -> Any:
+    """The arguments of a call without what looks like a secret, by the names of fields and by the looks of values,
+    without known `secrets`, and with long texts cut. Stricter than logs are: a text without its secret is still an
+    audit, the reverse is a leak."""
     if value is None or isinstance(value, bool):
         return value
     is_count = isinstance(value, int | float) and name.lower().endswith("tokens")
-    if not is_count and (is_secret_name(name) or _SECRET_ARGUMENT.fullmatch(name)):
+    if not is_count and is_secret_argument(name):
         return REDACTED
     if isinstance(value, int | float):
-        return value
+        return REDACTED if str(value) in secrets else value
     if not depth:
         return REDACTED
     if isinstance(value, Mapping):
         pairs = ((str(key), each) for key, each in value.items())
-        return {redact_text(key): redact_arguments(each, name=key, depth=depth - 1) for key, each in pairs}
+        return {
+            redact_text(key, secrets): redact_arguments(each, name=key, depth=depth - 1, secrets=secrets)
+            for key, each in pairs
+        }
     if isinstance(value, list | tuple):
         # The words of a command line: --password hunter2
         flags = ["", *(each.lstrip("-") if isinstance(each, str) and each[:1] == "-" else "" for each in value)]
-        return [redact_arguments(each, name=flag, depth=depth - 1) for flag, each in zip(flags, value, strict=False)]
-    return redact_text(value if isinstance(value, str) else str(value))
+        return [
+            redact_arguments(each, name=flag, depth=depth - 1, secrets=secrets)
+            for flag, each in zip(flags, value, strict=False)
+        ]
+    return redact_text(value if isinstance(value, str) else str(value), secrets)
 
 
-def redact_text(text: str) -> str:
-    """The beginning of a text without what looks like a secret."""
-    window = text[: MAX_CHARACTERS + MARGIN]
-    cleaned = _TOKEN.sub(_redact_random, redact_secrets(window))
-    if len(text) == len(window):
+def redact_text(text: str, secrets: Sequence[str] = ()) -> str:
+    """The beginning of a text without known `secrets`, the longest first, and without what looks like one."""
+    max_secret = len(secrets[0]) if secrets else 0
+    known = text[: MAX_CHARACTERS + MARGIN + max_secret]
+    is_whole = len(known) == len(text)
+    for secret in secrets:
+        known = known.replace(secret, REDACTED)
+    known = known if is_whole else known[: len(known) - max_secret]  # there may be the beginning of a secret
+    is_whole = is_whole and len(known) <= MAX_CHARACTERS + MARGIN
+    cleaned = _TOKEN.sub(_redact_random, redact_secrets(known[: MAX_CHARACTERS + MARGIN]))
+    if is_whole:
         return cleaned
     # A secret that the window cuts in two may be too short to be recognized: the margin goes, with such a part of it.
     digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:16]

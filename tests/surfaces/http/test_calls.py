@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -206,6 +207,28 @@ async def test_secrets_are_in_no_event_and_no_file(audited: Audited) -> None:
     assert b"scripted__echo" in written
     for secret in (TOKEN, PASSWORD, "271828"):
         assert secret.encode() not in written, secret
+
+
+@pytest.mark.req("X-12")
+@pytest.mark.parametrize("audited", ["redacted"], indirect=True)
+async def test_a_configured_secret_is_in_no_event_whatever_field_it_is_passed_in(audited: Audited) -> None:
+    spec = make_scripted_server()
+    configured = replace(
+        spec,
+        env={**spec.env, "MAIL_PASSWORD": "open sesame", "REGION": "north"},
+        headers={"Authorization": "Bearer short1"},
+        args=(*spec.args, "--api-key", "words-for-a-key"),
+        url="https://user:hidden%20word@mail.example?token=tok-en",
+    )
+    secrets = ("open sesame", "short1", "words-for-a-key", "hidden word", "tok-en")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(audited.app.gateway), "specs", {"scripted": configured})
+        text = f"north {' '.join(secrets)} " + "x" * 1000 + secrets[0]
+        await audited.call("scripted__echo", {"text": text, "other": [{secrets[0]: secrets[1]}]})
+        (event,) = await audited.list_events(1)
+    assert "north" in event["arguments"]
+    for secret in secrets:
+        assert secret not in event["arguments"]
 
 
 async def test_pages_and_a_summary_of_calls(audited: Audited) -> None:

@@ -54,6 +54,17 @@ def test_what_looks_like_a_secret_is_redacted_wherever_it_is(secret: str) -> Non
         assert secret.splitlines()[-1] not in json.dumps(redact_arguments({"text": value}))
 
 
+@pytest.mark.req("X-12")
+@pytest.mark.parametrize("before", [0, 500, *range(MAX_CHARACTERS - 10, MAX_CHARACTERS + 330, 10)])
+def test_a_known_secret_is_redacted_wherever_a_text_is_cut(before: int) -> None:
+    secrets = ["pass phrase " * 20, "short one"]
+    for secret in secrets:
+        redacted = redact_text("x " * (before // 2) + secret + " y" * 2000, secrets)
+        assert "phrase" not in redacted
+        assert "short" not in redacted
+        assert len(redacted) < MAX_CHARACTERS + 100
+
+
 def test_ordinary_values_stay() -> None:
     ordinary = {
         "path": "/home/Ann/Project1/src/main/java/com/Example2/Main.java",

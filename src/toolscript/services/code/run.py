@@ -7,7 +7,7 @@ import json
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -90,9 +90,11 @@ class RunCode:
         *,
         max_limits: RunLimits = MAX_LIMITS,
         digests_programs: bool = True,
+        list_secrets: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         """`states` says of languages without a sandbox how to get one. With `digests_programs` events have a digest of
-        a program, otherwise its source without secrets."""
+        a program, otherwise its source without secrets, those of servers too."""
+        self._list_secrets = list_secrets
         self._sandboxes = sandboxes
         self._states = states
         self._max_limits = max_limits
@@ -140,7 +142,8 @@ class RunCode:
 
     def _build_event(self, request: RunRequest) -> dict[str, Any]:
         about = {"code": request.source, "language": request.language.value}
-        arguments = describe_arguments(about, as_digest=self._digests_programs)
+        secrets = () if self._digests_programs else self._list_secrets()
+        arguments = describe_arguments(about, as_digest=self._digests_programs, secrets=secrets)
         # Without a server: the call of a workflow is an event of its own, and would count twice there.
         return {"tool": request.name, "server": "", "arguments": arguments, "bytes": 0}
 

@@ -7,7 +7,7 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -106,10 +106,12 @@ def record_event(events: EventSink, event: Event) -> None:
         log.debug("event_lost", exc_info=fault)
 
 
-def describe_arguments(arguments: Any, *, as_digest: bool) -> str:
-    """What events say about the arguments of a call: them without their secrets, as JSON, or a digest of that. So a
-    secret that is short enough to be guessed cannot be found by comparing digests."""
-    text = json.dumps(redact_arguments(arguments), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+def describe_arguments(arguments: Any, *, as_digest: bool, secrets: Sequence[str] = ()) -> str:
+    """What events say about the arguments of a call: them without their secrets and those of servers, as JSON, or a
+    digest of that. So a secret that is short enough to be guessed cannot be found by comparing digests."""
+    text = json.dumps(
+        redact_arguments(arguments, secrets=secrets), ensure_ascii=False, sort_keys=True, separators=(",", ":")
+    )
     if as_digest:
         return f"sha256:{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()}"
     return text if len(text) <= MAX_ARGUMENTS else f"{text[:MAX_ARGUMENTS]}…"

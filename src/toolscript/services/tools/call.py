@@ -30,6 +30,7 @@ from toolscript.retrieval.text.words import replace_unencodable
 from toolscript.services.catalogue.gateway import Gateway
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.visibility import Visibility
+from toolscript.services.support.configured_secrets import list_configured_secrets
 from toolscript.services.support.search_events import (
     MAX_NAME,
     describe_arguments,
@@ -121,7 +122,8 @@ class CallTool:
                     f"the arguments of {item_id} must be a JSON object", details={"field": "", "allowed": "an object"}
                 )
             _require_json(arguments)
-            describe = partial(describe_arguments, as_digest=self._digests_arguments)
+            secrets = () if self._digests_arguments else list_configured_secrets(self._gateway.specs.values())
+            describe = partial(describe_arguments, as_digest=self._digests_arguments, secrets=secrets)
             event["arguments"] = await work_on(arguments, describe)
             async with limit.run():
                 event["arguments_checked"] = await self._check(item, arguments, limit.seconds)
