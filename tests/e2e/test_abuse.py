@@ -124,7 +124,7 @@ def read_attempts(gateway: RunningGateway) -> dict[str, int]:
 def _open_files() -> Iterator[None]:
     """Lets this process open its side of the connections."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(before[0], 2000), before[1]))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(before[0], 4000), before[1]))
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
@@ -202,11 +202,11 @@ ATTACKS: dict[str, tuple[Callable[[RunningGateway], int], set[int]]] = {
         {200},
     ),
     "900 streams": (lambda g: open_connections(g, 900, STREAM), {200}),
-    "1500 idle connections": (lambda g: open_connections(g, 1500), {200}),
+    "2500 idle connections": (lambda g: open_connections(g, 2500), {200}),
 }
 
 
-# "1500 idle connections" shows what 500 do.
+# "2500 idle connections" shows what 500 do.
 @pytest.mark.parametrize("name", choose(ATTACKS, *(name for name in ATTACKS if name != "500 idle connections")))
 def test_an_attack_on_the_connection_disturbs_nobody(
     gateway: RunningGateway, process: psutil.Process, name: str
@@ -214,6 +214,29 @@ def test_an_attack_on_the_connection_disturbs_nobody(
     attack, statuses = ATTACKS[name]
     with expect_calm(gateway, process):
         assert attack(gateway) in statuses
+
+
+@pytest.mark.extended
+@pytest.mark.req("X-12")
+@pytest.mark.parametrize(
+    "request_text",
+    [
+        "GET /search?q=echo HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        'POST /tools/good__slow?timeout=2 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 14\r\n\r\n{"seconds":60}',
+    ],
+    ids=["searches", "slow calls"],
+)
+def test_of_many_requests_at_once_each_is_answered(
+    gateway: RunningGateway, process: psutil.Process, request_text: str
+) -> None:
+    with expect_calm(gateway, process), ExitStack() as stack:
+        clients = [stack.enter_context(connect(gateway)) for _ in range(1500)]
+        for client in clients:
+            client.sendall(request_text.encode())
+        answers = [client.recv(1000) for client in clients]
+    refused = [answer for answer in answers if answer.startswith(b"HTTP/1.1 503")]
+    assert all(b"retry-after: 1" in answer for answer in refused)
+    assert {answer[:12] for answer in answers} <= {b"HTTP/1.1 200", b"HTTP/1.1 503", b"HTTP/1.1 504"}
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
