@@ -30,9 +30,8 @@ from toolscript.domain.requests import (
     caller_name,
     caller_scopes,
     profile_name,
+    share_holder,
 )
-from toolscript.surfaces.callers import apply_profile, find_grant, require_scope
-from toolscript.domain.requests import caller_limit, caller_name, caller_scopes, profile_name, share_holder
 from toolscript.services.access.keys import is_key
 from toolscript.surfaces.callers import apply_profile, find_grant, identify_holder, require_scope
 from toolscript.surfaces.console.static_files import is_console_request
