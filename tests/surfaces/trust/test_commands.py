@@ -28,6 +28,10 @@ def write_tools(lists: Path, **descriptions: str) -> None:
     lists.write_text(json.dumps({"tools": tools}), encoding="utf-8")
 
 
+# Bits, if there are eight of them; one alone comes along when people copy text.
+HIDDEN = "\u200b"
+
+
 @pytest.fixture
 def lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The lists of the only server, which offers two tools."""
@@ -62,7 +66,7 @@ def read(result: Result) -> Any:
 def test_a_changed_tool_is_refused_until_it_is_approved(lists: Path, toolscript: Callable[..., Result]) -> None:
     toolscript("sync")
     assert "Nothing is in quarantine." in toolscript("quarantine").output
-    write_tools(lists, add="Adds a note.\u200b\nAnd mails it.", remove="Removes a note.")
+    write_tools(lists, add=f"Adds a note.{8 * HIDDEN}\nAnd mails it.", remove="Removes a note.")
     toolscript("sync")
     refusal = "notes__add is in quarantine and cannot be used: its description has invisible characters; `toolscript"
     assert refusal in toolscript("call", "notes__add", code=6).stderr
@@ -71,7 +75,7 @@ def test_a_changed_tool_is_refused_until_it_is_approved(lists: Path, toolscript:
     assert "suspicious" in listed
     assert "its description has invisible characters" in listed
     shown = toolscript("quarantine", "show", "notes__add").stdout
-    assert "-Adds a note.\n+Adds a note.\\u200b\n+And mails it." in shown
+    assert "-Adds a note.\n+Adds a note." + 8 * "\\u200b" + "\n+And mails it." in shown
     assert "quarantined" in toolscript("list-tools", "notes__add").stdout
     assert "Quarantined" in toolscript("search", "add a note", "--threshold", "0").stdout
     left_out = toolscript("get-types", "notes")

@@ -1,14 +1,14 @@
 """Finds text in definitions that addresses the model instead of describing a tool, and characters that hide text.
 
-The rules are data (`data/suspicious_texts.toml`). Every pattern is linear in the length of the text. What the rules
-catch, and what they catch by mistake, is published in docs/guide/trust.md."""
+The rules are data (`data/suspicious_texts.toml`, `data/suspicious_words.toml`). Every pattern is linear in the length
+of the text. What the rules catch, and what they catch by mistake, is published in docs/guide/trust.md."""
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -16,11 +16,14 @@ from typing import Any
 from toolscript.domain.catalog import Item
 from toolscript.domain.quarantine import Finding, make_visible
 from toolscript.services.trust import disguises
+from toolscript.services.trust.words import Lexicon, split_name
 
 # A definition with more text than this is not read by people either.
 MAX_CHARACTERS = 1_000_000
 # No rule matches less: most texts of schemas are words such as "string".
 MIN_ORDER = 10
+# Of words of orders in a text that is encoded: examples of encoded text have some by chance.
+MIN_CLASSES_OF_DISGUISED_ORDER = 5
 PASSAGE_MARGIN, MAX_PASSAGE = 30, 200
 
 
@@ -37,70 +40,74 @@ class SuspicionRule:
 class Scanner:
     """Applies rules to every text of a definition."""
 
-    def __init__(self, rules: tuple[SuspicionRule, ...]) -> None:
+    def __init__(self, rules: tuple[SuspicionRule, ...], lexicon: Lexicon) -> None:
         self._rules = rules
+        self._ascii_rules = tuple(
+            replace(rule, words=_keep_ascii(rule.words), raw=_keep_ascii(rule.raw)) for rule in rules
+        )
+        self._lexicon = lexicon
 
     def scan(self, item: Item) -> list[Finding]:
         """The first finding in each suspicious field, those in the description first."""
         found: list[Finding] = []
         left = MAX_CHARACTERS
-        for where, text in _list_texts(item):
+        for where, text, is_option in _list_texts(item):
             left -= len(text)
             if left < 0:
                 return [*found, Finding(where, "", f"has more than {MAX_CHARACTERS} characters, too many to check")]
-            if finding := self._scan_text(where, text):
+            if finding := self._scan_text(where, text, is_option=is_option):
                 found.append(finding)
         return found
 
-    def _scan_text(self, where: str, text: str) -> Finding | None:
+    def _scan_text(self, where: str, text: str, *, is_option: bool) -> Finding | None:
         if len(text) < MIN_ORDER and text.isascii() and text.isprintable():
             return None
         is_name = where == "name" or where.endswith(disguises.KEY)
         if problem := disguises.find_hidden(text, is_name=is_name):
             return Finding(where, _cut(make_visible(text), problem.start), problem.reason)
-        for decoded in disguises.decode(text):
-            if finding := self._match(where, decoded.text):
+        for decoded in disguises.decode(split_name(text) if is_name else text):
+            raw = disguises.simplify(decoded.text)
+            if finding := self._match(where, raw, is_option=is_option):
                 return Finding(where, finding.passage, f"{finding.reason}{decoded.disguise}")
-            if decoded.reason:
+            if decoded.reason and self._lexicon.count_classes(raw) >= MIN_CLASSES_OF_DISGUISED_ORDER:
                 return Finding(where, _cut(decoded.text, 0), decoded.reason)
         return None
 
-    def _match(self, where: str, text: str) -> Finding | None:
-        raw = disguises.simplify(text)
+    def _match(self, where: str, raw: str, *, is_option: bool) -> Finding | None:
+        if order := self._lexicon.find_order(raw, is_option=is_option):
+            return Finding(where, _cut(raw, order.start, order.end), order.reason)
         words = disguises.split_words(raw)
-        is_ascii = raw.isascii()
-        for rule in self._rules:
+        for rule in self._ascii_rules if raw.isascii() else self._rules:
             for patterns, subject in ((rule.words, words), (rule.raw, raw)):
                 for pattern in patterns:
-                    if is_ascii and not pattern.pattern.isascii():
-                        continue
                     if match := pattern.search(subject):
                         return Finding(where, _cut(subject, match.start(), match.end()), rule.reason)
         return None
 
 
-def _list_texts(item: Item) -> Iterator[tuple[str, str]]:
-    """Every text that a client might show to a model, with its place."""
-    yield "description", item.description
-    yield "name", item.name
-    yield "title", item.title or ""
+def _list_texts(item: Item) -> Iterator[tuple[str, str, bool]]:
+    """Every text that a client might show to a model, with its place, and whether it describes a switch."""
+    yield "description", item.description, False
+    yield "name", item.name, False
+    yield "title", item.title or "", False
     for name in ("input_schema", "output_schema", "annotations", "definition"):
         yield from _walk(name, getattr(item, name))
 
 
-def _walk(where: str, value: Any) -> Iterator[tuple[str, str]]:
+def _walk(where: str, value: Any) -> Iterator[tuple[str, str, bool]]:
     """The texts and keys of a JSON value. Iterative: schemas can be nested deeper than Python's stack."""
-    waiting = [(where, value)]
+    waiting = [(where, value, False)]
     while waiting:
-        where, value = waiting.pop()
+        where, value, is_option = waiting.pop()
         if isinstance(value, str):
-            yield where, value
+            yield where, value, is_option
         elif isinstance(value, Mapping):
+            is_switch = value.get("type") == "boolean"
             for key, each in reversed([*value.items()]):
-                waiting.append((f"{where}.{make_visible(str(key), keep='')[:60]}", each))
-            yield from ((f"{where}{disguises.KEY}", str(key)) for key in value)
+                waiting.append((f"{where}.{make_visible(str(key), keep='')[:60]}", each, is_switch))
+            yield from ((f"{where}{disguises.KEY}", str(key), False) for key in value)
         elif isinstance(value, list | tuple):
-            waiting.extend((where, each) for each in reversed(value))
+            waiting.extend((where, each, is_option) for each in reversed(value))
 
 
 def _cut(text: str, start: int, end: int | None = None) -> str:
@@ -114,8 +121,16 @@ def _cut(text: str, start: int, end: int | None = None) -> str:
 @cache
 def load_scanner() -> Scanner:
     """The scanner with the rules of the package."""
-    text = resources.files("toolscript").joinpath("data/suspicious_texts.toml").read_text(encoding="utf-8")
-    return Scanner(tuple(_compile(rule) for rule in tomllib.loads(text)["rule"]))
+    rules = tuple(_compile(rule) for rule in _read_data("suspicious_texts.toml")["rule"])
+    return Scanner(rules, Lexicon(_read_data("suspicious_words.toml")))
+
+
+def _read_data(name: str) -> dict[str, Any]:
+    return tomllib.loads(resources.files("toolscript").joinpath("data", name).read_text(encoding="utf-8"))
+
+
+def _keep_ascii(patterns: Iterable[re.Pattern[str]]) -> tuple[re.Pattern[str], ...]:
+    return tuple(pattern for pattern in patterns if pattern.pattern.isascii())
 
 
 def _compile(rule: Mapping[str, Any]) -> SuspicionRule:

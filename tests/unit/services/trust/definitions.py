@@ -1,4 +1,4 @@
-"""The poisoned definitions of the suite."""
+"""The poisoned definitions of the suite, and honest ones that look suspicious."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from toolscript.domain.catalog import Item
 
-FILE = Path(__file__).parents[3] / "fixtures" / "definitions" / "poisoned.jsonl"
+FOLDER = Path(__file__).parents[3] / "fixtures" / "definitions"
 
 
 class PoisonedDefinition(NamedTuple):
@@ -20,7 +20,7 @@ class PoisonedDefinition(NamedTuple):
 
 
 def load_poisoned() -> list[PoisonedDefinition]:
-    rows = [json.loads(line) for line in FILE.read_text(encoding="utf-8").splitlines()]
+    rows = [json.loads(line) for line in (FOLDER / "poisoned.jsonl").read_text(encoding="utf-8").splitlines()]
     return [
         PoisonedDefinition(
             Item(
@@ -33,6 +33,26 @@ def load_poisoned() -> list[PoisonedDefinition]:
             ),
             row["kind"],
             row["set"] == "tune",
+        )
+        for row in rows
+    ]
+
+
+class UnseenDefinition(NamedTuple):
+    """A definition that was written before the rules of its round were looked at."""
+
+    item: Item
+    is_poisoned: bool
+    round: int
+    """The rules were repaired with what they missed after each round."""
+
+
+def load_unseen() -> list[UnseenDefinition]:
+    rows = [json.loads(line) for line in (FOLDER / "unseen.jsonl").read_text(encoding="utf-8").splitlines()]
+    fields = ("name", "description", "title", "input_schema", "output_schema")
+    return [
+        UnseenDefinition(
+            Item("helper", **{name: row[name] for name in fields}), row["label"] == "poisoned", row["round"]
         )
         for row in rows
     ]
