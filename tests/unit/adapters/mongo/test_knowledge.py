@@ -352,16 +352,14 @@ async def test_an_import_does_not_mark_a_half_replaced_book_as_complete(
     store: MongoKnowledge, collections: dict[str, Collection[Any]]
 ) -> None:
     library = Library(store=store, books={HANDBOOK: book(1, 2, 3)})
-    failing = {
-        "configureFailPoint": "failCommand",
-        "mode": {"times": 1},
-        "data": {"failCommands": ["delete"], "errorCode": 8000},
-    }
+    admin = collections["sources"].database.client.admin
+    failing = {"configureFailPoint": "failCommand", "data": {"failCommands": ["delete"], "errorCode": 8000}}
     await library.ingesting.ingest(HANDBOOK)
-    collections["sources"].database.client.admin.command(failing)
+    admin.command(failing | {"mode": "alwaysOn"})  # so that the change cannot be undone
     library.drawer.books[HANDBOOK] = book(4, 5)
     with pytest.raises(Unavailable):
         await library.ingesting.ingest(HANDBOOK)
+    admin.command({"configureFailPoint": "failCommand", "mode": "off"})
     line = {"extraction": {"source_id": "The Handbook", "type": "warning", "content": {"a": "b"}}}
     ((_, problem),) = (await library.importing.take([line])).refused
     assert "is not complete" in problem
