@@ -131,6 +131,26 @@ async def test_callers_without_a_key_leave_subscriptions_for_the_operator(
             pass
 
 
+async def test_bodies_that_do_not_arrive_take_no_place(
+    app: App, secrets: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(request_shares, "MAX_REQUESTS", 4)
+    arrived = asyncio.Event()
+
+    async def send_slowly() -> AsyncIterator[bytes]:
+        yield b'{"text": '
+        await arrived.wait()
+        yield b'"late"}'
+
+    async with serve(app) as url, connect(url, secrets["greedy"]) as client:
+        slow = [asyncio.create_task(client.post("/tools/scripted__echo", content=send_slowly())) for _ in range(20)]
+        assert (await client.get("/search?q=echo")).status_code == 200
+        arrived.set()
+        statuses = {response.status_code for response in await asyncio.gather(*slow)}
+    assert 200 in statuses
+    assert statuses <= {200, 503}
+
+
 async def test_bodies_in_progress_are_bounded_in_bytes(
     app: App, secrets: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.requests import share_holder
@@ -16,10 +16,44 @@ from toolscript.surfaces.http.served_app import ServedApp
 
 # It costs nothing, so it is always answered.
 HEALTH_PATH = "/health"
+# Routes of other methods read no body, and would never take a place.
+METHODS_WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 PROBE_PATHS = frozenset({"/ready", "/metrics"})
 SEARCH_PATHS = frozenset(
     {"/search", "/search_knowledge", "/api/v1/search", "/api/v1/search/skills", "/api/v1/search/tools", "/api/v1/map"}
 )
+
+
+class _PlacedRequest:
+    """The messages of one request, which takes its place when its body has arrived: slow clients would keep others out.
+    If there is none any more, the client gets an error, and the application learns that the client is gone."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, take_place: Callable[[], None]) -> None:
+        self._scope, self._receive, self._send = scope, receive, send
+        self._take_place = take_place
+        self._has_place = self._is_refused = self._is_started = False
+
+    def take_place(self) -> None:
+        """Raises Unavailable."""
+        self._take_place()
+        self._has_place = True
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if message["type"] == "http.request" and not message.get("more_body") and not self._has_place:
+            try:
+                self.take_place()
+            except Unavailable as error:
+                if not self._is_started:
+                    self._is_refused = True
+                    await error_response(error)(self._scope, self._receive, self._send)
+                return {"type": "http.disconnect"}
+        return message
+
+    async def send(self, message: Message) -> None:
+        self._is_started = True
+        if not self._is_refused:
+            await self._send(message)
 
 
 class RequestShares:
@@ -37,12 +71,19 @@ class RequestShares:
             await self._app(scope, receive, send)
             return
         with ExitStack() as places:
+            request = _PlacedRequest(
+                scope, receive, send, lambda: places.enter_context(self._hold_places(scope["path"]))
+            )
             try:
-                places.enter_context(self._hold_places(scope["path"]))
+                if scope["method"] in METHODS_WITH_BODY:
+                    with self._hold_places(scope["path"]):  # refused before the body arrives
+                        pass
+                else:
+                    request.take_place()
             except Unavailable as error:
                 await error_response(error)(scope, receive, send)
                 return
-            await self._app(scope, receive, send)
+            await self._app(scope, request.receive, request.send)
 
     @contextmanager
     def _hold_places(self, path: str) -> Iterator[None]:
