@@ -37,6 +37,7 @@ class Run:
             with suppress(asyncio.CancelledError):
                 await asyncio.sleep(600)
 
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
 shutdown.STOP_SECONDS = 0.5
 run_gateway(Run())
 """
