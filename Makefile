@@ -80,16 +80,16 @@ test-fast: $(VENV)/.dev  ## After each edit: tests without a server, a model or 
 	$(BIN)/pytest -n 2 --dist loadfile -m "not slow and not extended" -q tests/unit tests/architecture
 
 # Beside every test: longer chaos, more kills and files, new examples for every property, more requests per route.
-test-all: export TOOLSCRIPT_TEST_CHAOS_SECONDS ?= 60
-test-all: export TOOLSCRIPT_TEST_KILL_ROUNDS ?= 6
-test-all: export TOOLSCRIPT_TEST_FILES ?= 100
-test-all: export TOOLSCRIPT_TEST_API_EXAMPLES ?= 12
-test-all: export TOOLSCRIPT_TEST_CLIENT_ROUNDS ?= 1
+test-all coverage: export TOOLSCRIPT_TEST_CHAOS_SECONDS ?= 60
+test-all coverage: export TOOLSCRIPT_TEST_KILL_ROUNDS ?= 6
+test-all coverage: export TOOLSCRIPT_TEST_FILES ?= 100
+test-all coverage: export TOOLSCRIPT_TEST_API_EXAMPLES ?= 12
+test-all coverage: export TOOLSCRIPT_TEST_CLIENT_ROUNDS ?= 1
 test-all: $(ALL_TOOLS) $(VENV)/.inspector $(VENV)/.clients  ## Everything there is, before an issue is called resolved
 	$(PYTEST) --hypothesis-profile thorough --durations=50
 
-coverage: $(ALL_TOOLS)  ## All tests, and which lines they reach
-	$(BIN)/pytest --cov --cov-report=term
+coverage: $(ALL_TOOLS) $(VENV)/.inspector $(VENV)/.clients  ## Everything there is, and which lines it reaches
+	$(PYTEST) --hypothesis-profile thorough --durations=50 --cov --cov-report=term
 
 check: $(VENV)/.dev  ## Lint, formatting, types
 	$(BIN)/ruff check .

@@ -176,8 +176,11 @@ class LimitedConnection(HttpToolsProtocol):
         """Whether the client has sent something that this process was too busy to read."""
         if sys.platform == "win32":
             return False
+        descriptor = self.transport.get_extra_info("socket").fileno()
+        if descriptor < 0:  # closed
+            return False
         poll = select.poll()
-        poll.register(self.transport.get_extra_info("socket").fileno(), select.POLLIN | _PEER_CLOSED)
+        poll.register(descriptor, select.POLLIN | _PEER_CLOSED)
         return any(event == select.POLLIN for _, event in poll.poll(0))
 
     def _start_timer(self, seconds: float, end: Any) -> None:

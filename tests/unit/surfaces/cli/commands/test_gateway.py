@@ -122,6 +122,7 @@ def test_a_command_that_panics_prints_one_message(monkeypatch: pytest.MonkeyPatc
         raise PanicException("index out of bounds")
 
     monkeypatch.setattr(main, "import_module", panic)
+    monkeypatch.delitem(main.run.commands, "list-tools", raising=False)  # another test may have used it
     outcome = CliRunner().invoke(main.run, ["list-tools"])
     assert outcome.exit_code == 1
     assert "error: PanicException: index out of bounds. This is a bug in Toolscript" in outcome.output
