@@ -47,8 +47,8 @@ class UnseenDefinition(NamedTuple):
     """The rules were repaired with what they missed after each round."""
 
 
-def load_unseen() -> list[UnseenDefinition]:
-    rows = [json.loads(line) for line in (FOLDER / "unseen.jsonl").read_text(encoding="utf-8").splitlines()]
+def load_unseen(file: str = "unseen.jsonl") -> list[UnseenDefinition]:
+    rows = [json.loads(line) for line in (FOLDER / file).read_text(encoding="utf-8").splitlines()]
     fields = ("name", "description", "title", "input_schema", "output_schema")
     return [
         UnseenDefinition(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,6 +45,16 @@ def test_poisoned_definitions_are_found_and_honest_ones_are_not() -> None:
         found = [item.name for item in items if load_scanner().scan(item)]
         assert len(found) >= 0.85 * len(items) if is_poisoned else len(found) <= 0.02 * len(items), found
         assert f"| {row} | {len(items)} | {len(found)} |" in GUIDE
+
+
+def test_the_guide_has_the_figures_of_a_stranger_to_the_rules() -> None:
+    """No rule was changed after these were measured, so that their figures stay those of a first measurement."""
+    found = {True: 0, False: 0}
+    strangers = load_unseen("strangers.jsonl")
+    for each in strangers:
+        found[each.is_poisoned] += bool(load_scanner().scan(each.item))
+    counts = Counter(each.is_poisoned for each in strangers)
+    assert f"| **{counts[True]}** | **{found[True]}** | 19 | **{counts[False]}** | **{found[False]}** | 5 |" in GUIDE
 
 
 @pytest.mark.parametrize(
