@@ -185,13 +185,13 @@ class GatewayRun:
                 self.server.served.place = ConfigurationPlace(
                     self._settings.config, Path.home(), self._choice.folder, os.environ
                 )
+                if self._choice.is_demo:
+                    with self._console.status("Indexing the demo catalogue"):
+                        await load_demo(app)
+                else:
+                    app.gateway.expect(self._configuration.servers, listed=self._choice.record.servers)
+                self.server.served.current = app
                 with announce_gateway(self._settings, self.server.url, key=app.local_key):
-                    if self._choice.is_demo:
-                        with self._console.status("Indexing the demo catalogue"):
-                            await load_demo(app)
-                    else:
-                        app.gateway.expect(self._configuration.servers, listed=self._choice.record.servers)
-                    self.server.served.current = app
                     await self._open_pipes()
                     await self._connect_and_watch(app)
                 self.server.served.current = None  # the demo has ended
