@@ -10,6 +10,8 @@ import pytest
 from benchmarks import page
 from benchmarks.timing import Table
 
+pytestmark = pytest.mark.slow  # git says which commit is measured
+
 TABLE = Table("Speed", ("What", "p50"), [("search", "1 ms")])
 
 
