@@ -13,7 +13,15 @@ from collections.abc import Sequence
 
 from toolscript.pipe.conversation import Conversation
 from toolscript.pipe.early_answers import EarlyAnswers
-from toolscript.pipe.place import HAS_PIPES, GatewayStart, Options, find_socket, lock_folder, parse_arguments
+from toolscript.pipe.place import (
+    HAS_PIPES,
+    GatewayStart,
+    Options,
+    fits_socket,
+    locate_socket,
+    lock_folder,
+    parse_arguments,
+)
 
 INPUT, OUTPUT = 0, 1
 MAX_LINE_BYTES = 64 * 2**20
@@ -36,7 +44,7 @@ class Carrier:
     def __init__(self, options: Options) -> None:
         self._options = options
         self._conversation = Conversation(EarlyAnswers(options.answers).find)
-        self._socket_path = find_socket(options.data, options.name)
+        self._socket_path = locate_socket(options.data, options.name)
         self._socket: socket.socket | None = None
         self._from_client, self._from_gateway = bytearray(), bytearray()
         self._searched = 0
@@ -185,7 +193,8 @@ class Carrier:
         connecting.setblocking(False)
         try:
             if os.stat(self._socket_path).st_uid == os.getuid():
-                connecting.connect(self._socket_path)
+                is_short = fits_socket(self._socket_path)
+                connecting.connect(self._socket_path if is_short else os.readlink(self._socket_path))
                 connecting.send(json.dumps(self._options.hello).encode() + b"\n")
                 return connecting
         except OSError:
@@ -199,7 +208,7 @@ class Carrier:
         self._deadline = time.monotonic() + START_TIMEOUT_SECONDS
 
     def _start_or_fail(self) -> None:
-        """Starts a gateway unless another process does; fails when the one that it started has ended."""
+        """Starts a gateway unless another process does; fails when the gateway that it started has ended."""
         data, name = self._options.data, self._options.name
         try:
             lock = lock_folder(data, name)

@@ -48,7 +48,7 @@ def parse_arguments(arguments: Sequence[str]) -> dict[str, str] | None:
 
 
 class Options:
-    """What a pipe was started with: the data folder, and what tells its gateway from those of other settings."""
+    """The options of a pipe: its data folder, and the names of the files that depend on other settings."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         variables = {name: value for name, value in environment.items() if name.startswith("TOOLSCRIPT_") and value}
@@ -78,13 +78,14 @@ class Options:
         return {"profile": self.profile, "tenant": self.tenant, "config": self.config, "digest": self.digest}
 
 
-def find_socket(data: str, name: str) -> str:
-    """The path of the socket of a gateway. Paths of sockets may have about 100 bytes."""
-    path = os.path.join(data, f"{name}.sock")
-    if len(os.fsencode(path)) < MAX_SOCKET_PATH or sys.platform == "win32":
-        return path
-    # Others cannot take the place of the folder: both sides use it only if it is ours.
-    return f"/tmp/toolscript-{os.getuid()}/{zlib.crc32(os.fsencode(path)):08x}.sock"  # noqa: S108
+def locate_socket(data: str, name: str) -> str:
+    """Where the socket of a gateway is, or a link to it."""
+    return os.path.join(data, f"{name}.sock")
+
+
+def fits_socket(path: str) -> bool:
+    """Whether a socket can have that path."""
+    return len(os.fsencode(path)) < MAX_SOCKET_PATH
 
 
 def lock_folder(data: str, name: str) -> int | None:

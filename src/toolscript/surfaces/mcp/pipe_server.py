@@ -8,11 +8,11 @@ import json
 import logging
 import os
 import socket
-import stat
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 from mcp_types import CallToolRequestParams
@@ -22,6 +22,7 @@ from toolscript.domain.access import Principal
 from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable
 from toolscript.domain.requests import profile_name
 from toolscript.pipe.carrier import MAX_LINE_BYTES
+from toolscript.pipe.place import fits_socket
 from toolscript.services.tools.native_changes import ChangeFilter, ChangeStream
 from toolscript.surfaces.mcp.early_answers import EarlyAnswerFiles
 from toolscript.surfaces.mcp.native import AnswerRequest, answer_request
@@ -115,10 +116,12 @@ class PipeServer:
             return
         listening = socket.socket(socket.AF_UNIX)
         try:
-            _prepare_folder(self._path.parent)
-            self._path.unlink(missing_ok=True)
-            listening.bind(str(self._path))
-            self._path.chmod(0o600)
+            self._remove()
+            path = self._path if fits_socket(str(self._path)) else Path(mkdtemp(prefix="toolscript-"), "socket")
+            listening.bind(str(path))
+            path.chmod(0o600)
+            if path != self._path:
+                self._path.symlink_to(path)
             starting = asyncio.start_unix_server(self._begin, sock=listening, limit=MAX_LINE_BYTES + 1, backlog=BACKLOG)
             self._opening = asyncio.create_task(starting)
             await asyncio.shield(self._opening)
@@ -129,12 +132,21 @@ class PipeServer:
     async def close(self) -> None:
         """Ends all connections. Must come before the application ends: pipes then look for the next gateway."""
         if self._opening:
-            self._path.unlink(missing_ok=True)
+            self._remove()
             (await self._opening).close()
         await self._files.close()
         for task in self._serving:
             task.cancel()
         await asyncio.gather(*self._serving, return_exceptions=True)
+
+    def _remove(self) -> None:
+        """Removes the socket, also what a link leads to. Raises OSError."""
+        if self._path.is_symlink():
+            path = self._path.readlink()
+            if path.is_socket():
+                path.unlink()
+                path.parent.rmdir()
+        self._path.unlink(missing_ok=True)
 
     def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.create_task(self._serve(reader, writer))
@@ -178,12 +190,3 @@ def _read_hello(line: bytes) -> Hello:
         return Hello(fields["profile"], fields["tenant"], fields["config"], fields["digest"])
     except (ValueError, KeyError, TypeError) as error:
         raise Invalid("this pipe belongs to another version of Toolscript: restart the client") from error
-
-
-def _prepare_folder(folder: Path) -> None:
-    """Creates the folder of the socket, where that is not the data folder. Raises OSError when others could write to
-    it."""
-    folder.mkdir(mode=0o700, exist_ok=True)
-    status = folder.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-        raise PermissionError(f"{folder} belongs to somebody else")

@@ -20,7 +20,7 @@ from toolscript.configuration.files import Configuration
 from toolscript.configuration.snippets import ConfigurationPlace
 from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable
 from toolscript.domain.servers import ServerSpec, ServerState, ServerStatus
-from toolscript.pipe.place import GATEWAY, HAS_PIPES, find_socket, lock_folder
+from toolscript.pipe.place import GATEWAY, HAS_PIPES, locate_socket, lock_folder
 from toolscript.settings import Settings
 from toolscript.surfaces.cli.client.announcement import FILE as ANNOUNCEMENT_FILE
 from toolscript.surfaces.cli.client.announcement import announce_gateway, make_absolute
@@ -172,7 +172,7 @@ class GatewayRun:
             work.cancel()
             results = await asyncio.gather(work, serving, return_exceptions=True)
         for error in results:
-            # Also what is no Exception: a panic of a library in Rust must not end the gateway as if it was asked to.
+            # Also what is no Exception: a panic of a library in Rust must not look like a normal stop.
             if isinstance(error, BaseException) and not isinstance(error, asyncio.CancelledError):
                 raise error
 
@@ -421,7 +421,7 @@ def _create_pipe_server(settings: Settings, served: ServedApp) -> PipeServer:
     from toolscript.surfaces.mcp.pipe_server import PipeServer, build_accept
 
     accept = build_accept(served.wait_until_open, settings.data, make_absolute(settings.config))
-    return PipeServer(Path(find_socket(str(settings.data), GATEWAY)), settings.data, accept, settings.page_secret)
+    return PipeServer(Path(locate_socket(str(settings.data), GATEWAY)), settings.data, accept, settings.page_secret)
 
 
 def _read_stamps(configuration: Configuration) -> list[tuple[int, int] | None]:

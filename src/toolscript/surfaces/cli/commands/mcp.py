@@ -17,7 +17,7 @@ import click
 
 from toolscript.domain.errors import Invalid
 from toolscript.pipe.carrier import Carrier
-from toolscript.pipe.place import HAS_PIPES, SERVE, Options, find_socket
+from toolscript.pipe.place import HAS_PIPES, SERVE, Options, locate_socket
 from toolscript.settings import Settings, get_variable
 from toolscript.surfaces.cli.client.session import read_settings
 from toolscript.surfaces.cli.client.shutdown import on_stop_signal
@@ -106,7 +106,7 @@ async def _forward(settings: Settings, linger: float) -> None:
     await RemoteGateway(settings, settings.profile).wait()
     is_stopped = asyncio.Event()
     on_stop_signal(is_stopped.set)
-    path = Path(find_socket(str(settings.data), _read_options().name))
+    path = Path(locate_socket(str(settings.data), _read_options().name))
     pipes = PipeServer(path, settings.data, accept, settings.page_secret)
     await pipes.open()
     watching = asyncio.create_task(_stop_when_unused(lambda: pipes.is_used, is_stopped.set, linger))
