@@ -13,12 +13,10 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from toolscript.domain.documents import SOURCE_FIELD, Document, StoredDocument, check_document, check_identifiers
 from toolscript.domain.errors import NotFound, ToolscriptError, Unavailable
 from toolscript.domain.filters import EVERYTHING, Condition, Filter, Op
-from toolscript.domain.search import Vector
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Embedder
 from toolscript.ports.stores import DocumentStore
@@ -266,12 +264,12 @@ class IngestDocuments:
         drafts = await asyncio.to_thread(self._draft, tenant, batch, existing)
         fresh = _list_stored(drafts)
         # What may fail comes first, and takes most of the time: an index that cannot be read, a full disk, a model.
-        plan, _ = await self._plan(tenant, drafts)
+        plan, known = await self._plan(tenant, drafts)
         await self._index.require_space(DOCUMENTS, sum(1 + len(draft.texts) for draft in plan.stale))
         await self._reconciler.embed(plan)
         async with self._undo_on_failure(tenant, {d.document.id: d.document.digest for d in fresh}):
             await self._store.save_documents(tenant, fresh)
-            await self._index_drafts(tenant, drafts, vectors=plan.vectors)
+            await self._index_drafts(tenant, drafts, planned=(plan, known))
         changed = sum(d.document.id in existing for d in fresh)
         report.added += len(fresh) - changed
         report.changed += changed
@@ -303,12 +301,11 @@ class IngestDocuments:
         tenant: str,
         drafts: Sequence[DocumentDraft],
         gone: AbstractSet[str] = frozenset(),
-        vectors: Mapping[str, Vector] = MappingProxyType({}),
+        planned: tuple[ReconcilePlan[DocumentDraft], set[object]] | None = None,
     ) -> int:
         """Makes the index hold these documents and not those that are gone; returns how many it had to write. Documents
         that were saved just now have frequencies; the others are marked as pending first, in case of a crash."""
-        plan, known = await self._plan(tenant, drafts, gone)
-        plan.vectors |= vectors
+        plan, known = planned or await self._plan(tenant, drafts, gone)
         await self._reconciler.embed(plan)
         uncounted = [draft for draft in plan.stale if draft.frequencies is None]
         if unsaved := [*(draft.key for draft in uncounted), *sorted(plan.gone)]:

@@ -194,7 +194,7 @@ class SourceWriter:
             try:
                 if before:
                     await self._store.replace(before, *contents)
-                    await self._reindex(before, *contents)
+                    await self._reindex(before, *contents, is_replaced=True)
                 elif await self._store.remove(source_id):
                     for reconciler in self._reconcilers.values():
                         existing = await reconciler.find(of_source(source_id), fields=[])
@@ -204,13 +204,17 @@ class SourceWriter:
                 log.warning("refused_change_not_undone_completely", extra={"source": source_id, "reason": reason})
             raise
 
-    async def _reindex(self, source: Source, chunks: Sequence[Chunk], extractions: Sequence[Extraction]) -> int:
-        """Makes the index hold these records of a stored source; returns how many points had to change."""
+    async def _reindex(
+        self, source: Source, chunks: Sequence[Chunk], extractions: Sequence[Extraction], *, is_replaced: bool = False
+    ) -> int:
+        """Makes the index hold these records of a stored source; returns how many points had to change. A source that
+        was just replaced in the store has lost its counts of terms."""
         drafts = await self._draft(source, chunks, extractions)
         plans = await self._plan(drafts, of_source(source.id))
         await self._embed(plans)
-        # Before the points: while they are stale, a repetition counts again.
-        await self._store.set_term_counts(source.id, count_terms(drafts[CHUNKS]))
+        if is_replaced or plans[CHUNKS].changes:
+            # Before the points: while they are stale, a repetition counts again.
+            await self._store.set_term_counts(source.id, count_terms(drafts[CHUNKS]))
         await self._apply(plans)
         return sum(plan.changes for plan in plans.values())
 
