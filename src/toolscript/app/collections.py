@@ -56,7 +56,7 @@ async def open_collections(
 ) -> None:
     """Opens the collections. Tools and skills that another model indexed are dropped, and the next sync indexes them
     again. Documents are kept, and so is everything on a shared server: there opening raises Invalid. Damaged ones stay
-    closed, and whoever uses them gets IndexDamaged."""
+    closed, and using them raises IndexDamaged."""
     for build, own in (
         (tools_collection, embedder),
         (skills_collection, embedder),

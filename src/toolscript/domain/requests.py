@@ -23,7 +23,7 @@ caller_limit: ContextVar[CallLimit] = ContextVar("caller_limit", default=NO_LIMI
 caller_scopes: ContextVar[frozenset[Scope]] = ContextVar("caller_scopes", default=frozenset(Scope))
 """What the key of the request allows; everything outside of requests."""
 share_holder: ContextVar[ShareHolder] = ContextVar("share_holder", default=OWNER)
-"""In whose share the request counts: that of the owner outside of HTTP."""
+"""The caller whose share the request uses. Outside of HTTP: the owner."""
 calling_program: ContextVar[str] = ContextVar("calling_program", default="")
 """The program that makes the current call: `run_code`, or a version of a workflow; empty for calls of others."""
 is_preview: ContextVar[bool] = ContextVar("is_preview", default=False)
@@ -32,8 +32,8 @@ is_preview: ContextVar[bool] = ContextVar("is_preview", default=False)
 COMMAND_LINE = "toolscript-command-line"
 """The user agent of commands that send requests to a gateway."""
 NAMED_BY_SERVER_HEADER = "x-toolscript-named-by-server"
-"""Marks requests to addresses that an MCP server named. A gateway refuses them: whoever can make it send requests must
-not use it with them."""
+"""Marks requests to addresses that an MCP server named. Gateways refuse such requests: a server must not use
+one gateway through another."""
 
 
 def name_caller() -> str:

@@ -1,4 +1,4 @@
-"""What the client and the gateway of a pipe have said, and what each is to get next."""
+"""The messages between a client and the gateways of its pipe, and what to send next."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ class Request:
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether another gateway may get it after one that has ended without an answer."""
+        """Whether it may be sent again after a gateway has ended without answering."""
         return self.method in REPEATABLE or self.tool in REPEATABLE_TOOLS
 
 
 class Conversation:
-    """What the client and the gateways have said, and what each is to get next. It does no input or output."""
+    """Decides what to send to the client and to the gateway. Does no input or output."""
 
     def __init__(self, find_answer: FindAnswer) -> None:
         self.to_client, self.to_gateway = bytearray(), bytearray()
@@ -86,7 +86,7 @@ class Conversation:
         self._generation = 0
         self._listening: set[str] = set()
         self._changed: set[str] = set()
-        """Methods of lists that are not as the client knows them: it has to be told."""
+        """Methods of lists that have changed: the client must be notified."""
         self._passing: Request | None = None
 
     @property
@@ -154,7 +154,7 @@ class Conversation:
         self._passing = None
 
     def connect(self) -> None:
-        """A gateway serves: it gets what earlier ones had of the handshake, and what nobody has got."""
+        """A gateway serves: sends it the handshake again, and all messages that no gateway has received."""
         unsent, self._unsent = self._unsent, []
         self.is_connected, self.needs_gateway = True, False
         self._generation += 1
@@ -271,7 +271,7 @@ class Conversation:
         self.to_gateway += line
 
     def _pass_answer(self, message: Mapping[str, Any], line: bytes) -> None:
-        """Passes the client's answer to the gateway that asked."""
+        """Passes the client's answer to the gateway whose request it answers."""
         known = message["id"]
         number = self._questions.pop(_key(known), None)
         if number is not None and self.is_connected:

@@ -14,7 +14,7 @@ FOLDER = "early_answers"
 
 
 class EarlyAnswers:
-    """The answers that the last gateway has left for a pipe with these settings, or those of the package."""
+    """The answers that the last gateway has left for these settings, or else the packaged ones."""
 
     def __init__(self, folder: str) -> None:
         self._folders = (folder, os.path.join(os.path.dirname(__file__), "..", "data", FOLDER))

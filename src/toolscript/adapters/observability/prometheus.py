@@ -124,7 +124,7 @@ class PrometheusMetrics:
     def exposition(
         self, points: Mapping[str, int] | None = None, *, hidden_servers: Collection[str] = ()
     ) -> tuple[bytes, str]:
-        """All metrics in Prometheus' text format, and its content type, without those of hidden servers. `points` has
+        """All metrics in Prometheus' text format, and its content type, without hidden servers. `points` has
         the sizes of the collections of the index that are known."""
         self._points.clear()  # collections that are gone, or whose size is not known now
         for collection, count in (points or {}).items():
@@ -155,7 +155,7 @@ class PrometheusMetrics:
 
 
 class _VisibleMetrics(CollectorRegistry):
-    """The metrics of a registry without those of hidden servers."""
+    """The metrics of a registry without hidden servers."""
 
     def __init__(self, registry: CollectorRegistry, hidden_servers: Collection[str]) -> None:
         super().__init__()

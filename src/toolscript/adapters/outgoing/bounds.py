@@ -9,7 +9,7 @@ MAX_ERROR_BYTES = 2**20
 MAX_OAUTH_BYTES = 2**20
 # 100 RSA keys with their certificates have 500 kB.
 MAX_KEY_SET_BYTES = 10**6
-# The longest answer that is asked for has 4 000 tokens.
+# Requests allow at most 4 000 tokens.
 MAX_CHAT_BYTES = 10**6
 # A batch of 128 vectors with 8 192 numbers of 22 characters has 23 MB.
 MAX_EMBEDDINGS_BYTES = 32 * 2**20

@@ -93,7 +93,7 @@ class RunCode:
         list_secrets: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         """`states` says of languages without a sandbox how to get one. With `digests_programs` events have a digest of
-        a program, otherwise its source without secrets, those of servers too."""
+        a program, otherwise its source without secrets, including those in server entries."""
         self._list_secrets = list_secrets
         self._sandboxes = sandboxes
         self._states = states

@@ -107,7 +107,7 @@ def record_event(events: EventSink, event: Event) -> None:
 
 
 def describe_arguments(arguments: Any, *, as_digest: bool, secrets: Sequence[str] = ()) -> str:
-    """What events say about the arguments of a call: them without their secrets and those of servers, as JSON, or a
+    """How events describe the arguments of a call: as JSON without secrets, including configured ones, or as a
     digest of that. So a secret that is short enough to be guessed cannot be found by comparing digests."""
     text = json.dumps(
         redact_arguments(arguments, secrets=secrets), ensure_ascii=False, sort_keys=True, separators=(",", ":")

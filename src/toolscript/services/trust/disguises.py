@@ -21,7 +21,7 @@ _LOOK_ALIKES = str.maketrans(
     | dict(zip("αβεζηικμνορτυχϲ", "abezhikmvoptuxc", strict=True))
 )
 _LEET = str.maketrans("0134578@$", "oieastbas")
-# Letters that Unicode does not take apart: strokes, small capitals, Cherokee, circles and flags.
+# Letters that Unicode does not decompose: strokes, small capitals, Cherokee, circles and flags.
 _PLAIN = {
     ord(letter): plain
     for letters, plains in (
@@ -277,7 +277,7 @@ def _simplify_character(character: str) -> str:
         return plain
     if unicodedata.category(character) in {"Cf", "Mn"}:
         return ""
-    # Elsewhere, what NFD takes apart is no accent: syllables of Korean, voiced sounds of Japanese.
+    # Elsewhere, what NFD separates is no accent: syllables of Korean, voiced sounds of Japanese.
     has_accents = character < "\u0530" or "\u1e00" <= character < "\u2000"
     return unicodedata.normalize("NFD", character)[0] if has_accents else character
 

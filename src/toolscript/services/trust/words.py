@@ -41,7 +41,7 @@ _TOKEN = re.compile(
 )
 _WORD_OR_STAR = re.compile(rf"{_WORD}|\*")
 _CASE_CHANGE = re.compile(r"(?<=[a-z])(?=[A-Z])")
-# Between the words of the classes, to take apart a run of letters.
+# Between the words of the classes, to split a run of letters.
 _FUNCTION_WORDS = frozenset(
     "the a an to and of in on at by for from with this that it its is are be as or if then into not do does any all "
     "you your me my we our user users tool tools file files server now will would can about what when".split()
