@@ -82,7 +82,7 @@ class McpServers:
                 has_ended = True
         except Exception as error:
             first = _root_cause(error)
-            if has_ended and isinstance(first, anyio.ClosedResourceError):
+            if has_ended and isinstance(first, anyio.ClosedResourceError | anyio.BrokenResourceError):
                 log.debug("late_answer", extra={"server": spec.name})  # it came while the SDK closed its streams
                 return
             if is_open or isinstance(first, ToolscriptError):

@@ -69,11 +69,14 @@ async def test_a_server_that_answers_no_ping_is_lost_only_when_it_works_on_no_ot
                 assert result.content == [{"type": "text", "text": "done"}]
 
 
-async def test_an_answer_that_comes_while_the_connection_closes_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("closed", [anyio.ClosedResourceError, anyio.BrokenResourceError])
+async def test_an_answer_that_comes_while_the_connection_closes_is_ignored(
+    monkeypatch: pytest.MonkeyPatch, closed: type[Exception]
+) -> None:
     open_server = McpServers._open
 
     async def fail_late() -> None:
-        raise ExceptionGroup("as the SDK's", [anyio.ClosedResourceError()])
+        raise ExceptionGroup("as the SDK's", [closed()])
 
     async def open_and_fail_late(servers: McpServers, stack: AsyncExitStack, *parts: Any) -> McpServer:
         stack.push_async_callback(fail_late)
