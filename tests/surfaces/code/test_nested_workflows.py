@@ -135,6 +135,9 @@ async def test_many_workflows_inside_of_workflows_at_a_time_do_not_wait_for_each
 
 
 async def test_a_key_that_may_make_one_call_at_a_time_can_call_a_workflow(workflow_client: CodeClient) -> None:
+    await workflow_client.save(
+        "once", build_workflow('for i in range(params["n"]):\n    await tools.box.echo({"text": "x"})')
+    )
     limit = CallLimit(per_minute=7, concurrent=1)
     _, secret = await workflow_client.app.keys.create("ci", [Scope.CALL], limit=limit)
     headers = {"Authorization": f"Bearer {secret}"}
@@ -143,8 +146,5 @@ async def test_a_key_that_may_make_one_call_at_a_time_can_call_a_workflow(workfl
         response = await workflow_client.http.post("/tools/workflows__once", json={"n": n}, headers=headers)
         return response.status_code
 
-    await workflow_client.save(
-        "once", build_workflow('for i in range(params["n"]):\n    await tools.box.echo({"text": "x"})')
-    )
     assert [await call(n) for n in (0, 0, 3, 0)] == [200] * 4
     assert await call(0) == 429
