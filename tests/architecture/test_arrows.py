@@ -29,7 +29,7 @@ ALLOWED_IMPORTS: dict[str, set[str]] = {
     "retrieval/text": {"domain", "retrieval/text"},
     "services/support": {"domain", "ports", "services/support"},
     "services/access": {"domain", "ports", "services/access", "services/support"},
-    "services/trust": {"domain", "ports", "services/trust"},
+    "services/trust": {"domain", "ports", "services/support", "services/trust"},
     "services/catalogue": {
         "domain",
         "ports",

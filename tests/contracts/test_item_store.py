@@ -227,6 +227,18 @@ async def test_pins_come_back_as_they_were(pins: PinStore) -> None:
 
 
 @pytest.mark.req("G-15")
+async def test_approved_definitions_that_await_review_come_page_by_page(pins: PinStore) -> None:
+    items = [replace(PINNED, name=name) for name in "abcd"]
+    a, b, c, d = (Pin(item.id, "files", approved=item, awaits_review=True) for item in items)
+    in_quarantine = replace(b, offered=GREETING, cause=QuarantineCause.CHANGED)
+    await pins.save_pins([a, in_quarantine, replace(c, awaits_review=False), d])
+    assert await pins.get_unreviewed_pins(after="", limit=10) == [a, d]
+    assert await pins.get_unreviewed_pins(after="", limit=1) == [a]
+    assert await pins.get_unreviewed_pins(after=a.item_id, limit=1) == [d]
+    assert await pins.get_unreviewed_pins(after=d.item_id, limit=1) == []
+
+
+@pytest.mark.req("G-15")
 async def test_the_digests_of_a_server_are_those_that_may_be_used(pins: PinStore) -> None:
     changed = replace(PINNED, description="Reads every file")
     await pins.save_pins([Pin(PINNED.id, "files", approved=PINNED), Pin(GREETING.id, "mail", approved=GREETING)])

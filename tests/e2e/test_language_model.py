@@ -18,6 +18,7 @@ from toolscript.adapters.openai_api.chat import OpenAiChat
 from toolscript.domain.catalog import Item, Origin, Skill
 from toolscript.services.catalogue.llm_classifier import LlmClassifier
 from toolscript.services.knowledge.answers import AnswerStatus, AnswerWriter
+from toolscript.services.trust.definition_reader import DefinitionReader
 
 SKILLS = [
     Skill("file_operations", "File Operations", "Read, write, move and find files.", examples=("read_file",)),
@@ -53,6 +54,24 @@ def chat_server() -> Iterator[str]:
     server = xllamacpp.Server(options)
     yield f"{server.listening_address}/v1"
     del server
+
+
+@pytest.mark.extended
+@pytest.mark.req("G-15")
+async def test_a_real_model_says_of_each_definition_whether_it_is_harmful(
+    chat_server: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    items = [Item("office", name, description) for name, description, _ in TOOLS]
+    model = OpenAiChat(chat_server, None, "smollm2", timeout_seconds=300)
+    try:
+        verdicts = await DefinitionReader(model).read(items)
+    finally:
+        await model.close()
+    for item, verdict in zip(items, verdicts, strict=True):
+        assert verdict is not None
+        text = f"{item.name} {item.description}".casefold()
+        assert verdict.finding is None or verdict.finding.passage.casefold() in text
+    assert "language_model_asked_otherwise" not in caplog.text  # the schema was taken as it is
 
 
 @pytest.mark.extended

@@ -102,6 +102,7 @@ from toolscript.services.tools.ranking import ToolRanking
 from toolscript.services.tools.starting_servers import StartingServers
 from toolscript.services.tools.token_costs import TokenCosts
 from toolscript.services.tools.tool_map import DrawToolMap
+from toolscript.services.trust.definition_reader import DefinitionReader
 from toolscript.services.trust.screening import Screening
 from toolscript.settings import Settings
 
@@ -324,6 +325,7 @@ class App:
             feedback=self.feedback_store,
             learns=settings.feedback,
             screening=Screening(self.pin_store, self.item_store, policy=TrustPolicy(settings.quarantine)),
+            reader=DefinitionReader(language_model) if language_model else None,
         )
 
     def _build_document_search(self, retriever: Retriever) -> DocumentSearch:

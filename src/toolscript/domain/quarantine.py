@@ -40,6 +40,10 @@ class Finding:
     reason: str
     """What it does, as the rest of a sentence that begins with the field."""
 
+    def describe(self) -> str:
+        """The field and what it does, as the reason of a quarantine."""
+        return f"its {self.where.replace('_', ' ')} {self.reason}"
+
 
 def get_pin_id(item: Item) -> str:
     """The id under which the catalogue shows the item while it is in quarantine, without invisible characters."""
@@ -63,6 +67,9 @@ class Pin:
     state: QuarantineState = QuarantineState.WAITING
     since: float = 0.0
     """When the offered definition was first seen, in seconds since 1970."""
+    awaits_review: bool = False
+    """Whether only the rules have looked at the approved definition: a language model reads it next, where there is
+    one."""
 
     @property
     def shown(self) -> Item | None:

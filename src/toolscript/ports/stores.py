@@ -211,6 +211,9 @@ class PinStore(Protocol):
     async def get_pins(self, item_ids: Ids = None, *, only_quarantined: bool = False) -> list[Pin]:
         """The pins of these items, ordered by id."""
 
+    async def get_unreviewed_pins(self, *, after: str, limit: int) -> list[Pin]:
+        """Pins of approved definitions that await review, ordered by id, from the first id after `after`."""
+
     async def save_pins(self, pins: Sequence[Pin]) -> None:
         """Adds or replaces pins."""
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from tests.fixtures.examples import choose
 from tests.servers import make_scripted_spec
-from tests.servers.chat import ChatApi, Reply, says
+from tests.servers.chat import ChatApi, Reply, prompt_of, says
 from toolscript.surfaces.cli.main import run
 
 pytestmark = [pytest.mark.req("H-14"), pytest.mark.usefixtures("small_folder")]
@@ -128,7 +128,9 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
 def test_the_language_model_reviews_each_new_tool_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def reply(request: dict[str, Any]) -> Reply:
         into = {"work": "x", "assignments": [{"skill_id": "email", "confidence": 0.9}], "missing": None}
-        return says({str(number): into for number in range(1, 20)})
+        if "definitions" in request["messages"][0]["content"]:
+            return says({key: {"work": "x", "harm": None, "passage": None} for key in prompt_of(request)})
+        return says(dict.fromkeys(prompt_of(request), into))
 
     with ChatApi(reply) as api:
         monkeypatch.setenv("TOOLSCRIPT_LLM_URL", api.url)

@@ -43,6 +43,18 @@ class SqlPins:
 
         return await self._database.read(work)
 
+    async def get_unreviewed_pins(self, *, after: str, limit: int) -> list[Pin]:
+        def work(session: Session) -> list[Pin]:
+            rows = session.rows(
+                "SELECT * FROM pins WHERE awaits_review AND offered_digest = '' AND item_id > :after "
+                "ORDER BY item_id LIMIT :limit",
+                after=after,
+                limit=limit,
+            )
+            return [_load(row) for row in rows]
+
+        return await self._database.read(work)
+
     async def save_pins(self, pins: Sequence[Pin]) -> None:
         def work(session: Session) -> None:
             upsert(session, "pins", [_row(pin) for pin in pins], keys=["item_id"])
@@ -64,6 +76,7 @@ def _row(pin: Pin) -> dict[str, Any]:
         "passage": pin.passage,
         "state": pin.state.value,
         "since": pin.since,
+        "awaits_review": pin.awaits_review,
     }
 
 
@@ -82,4 +95,5 @@ def _load(row: Row) -> Pin:
         row["passage"],
         QuarantineState(row["state"]),
         row["since"],
+        bool(row["awaits_review"]),
     )

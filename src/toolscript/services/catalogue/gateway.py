@@ -492,6 +492,7 @@ class Resync:
         )
         items = [item.id for item in await self.item_store.get_fingerprints() if item.is_active]
         await self.sync.refinement.run(items if everything else None, progress=progress)
+        await self.sync.review_definitions()
         waiting = await self.skill_store.list_suggestions(SuggestionStatus.PENDING)
         classified = done.classified + sum(r.report.classified for r in servers if r.report)
         refined = self.sync.refinement.refined - refined_before  # includes items refined while servers were listed

@@ -1,19 +1,21 @@
-"""What a person decides about definitions in quarantine."""
+"""What a person decides about definitions in quarantine, and what a language model says of approved ones."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from toolscript.domain.errors import Conflict, NotFound, Unavailable
-from toolscript.domain.quarantine import Pin, QuarantineState
+from toolscript.domain.quarantine import Finding, Pin, QuarantineCause, QuarantineState
 from toolscript.ports.stores import ItemStore, PinStore
 from toolscript.retrieval.text.item_text import item_frequencies
 from toolscript.retrieval.text.words import replace_unencodable
 from toolscript.services.catalogue.indexing import CatalogueIndex, IndexPass
 from toolscript.services.catalogue.snapshot import Change
+from toolscript.services.trust.screening import report_quarantined
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +56,19 @@ class QuarantineReview:
             _require_digest(pins, digest)
             await self._save([replace(pin, state=QuarantineState.REJECTED) for pin in pins], pins)
         return pins
+
+    async def record_verdicts(self, verdicts: Sequence[tuple[Pin, Finding | None]]) -> None:
+        """Records what a language model says of approved definitions: harmful ones go into quarantine, the others are
+        reviewed. A verdict about a definition that has changed since does not count."""
+        async with self._lock:
+            current = {pin.item_id: pin for pin in await self._pins.get_pins([pin.item_id for pin, _ in verdicts])}
+            valid = [(pin, finding) for pin, finding in verdicts if current.get(pin.item_id) == pin]
+            await self._pins.save_pins([replace(pin, awaits_review=False) for pin, finding in valid if not finding])
+            harmful = {pin.item_id: (pin, finding) for pin, finding in valid if finding}
+            if harmful:
+                pins = [_quarantine(pin, finding, time.time()) for pin, finding in harmful.values()]
+                await self._save(pins, [pin for pin, _ in harmful.values()])
+                report_quarantined(pins)
 
     async def _find(self, item_ids: Sequence[str]) -> list[Pin]:
         ids = list(dict.fromkeys(map(replace_unencodable, item_ids)))
@@ -98,6 +113,19 @@ class QuarantineReview:
         if renamed:
             await self._item_store.deactivate(renamed)
         return [*{*active, *(item.id for item in items)}]
+
+
+def _quarantine(pin: Pin, finding: Finding, now: float) -> Pin:
+    """The pin of an approved definition that is harmful."""
+    return Pin(
+        pin.item_id,
+        pin.server,
+        offered=pin.approved,
+        cause=QuarantineCause.SUSPICIOUS,
+        reason=finding.describe(),
+        passage=finding.passage,
+        since=now,
+    )
 
 
 def _require_digest(pins: Sequence[Pin], digest: str | None) -> None:

@@ -435,7 +435,7 @@ class ServerConnection:
             self._is_listed, self._must_list, self._failure = True, False, None
             self._set_status(ServerState.READY, **self._contents)
         if self._sync:
-            self._sync.refinement.start_soon()
+            self._sync.start_model_work()
         if listing.problems:
             log.warning("items_left_out", extra={"server": self.spec.name, "problems": list(listing.problems)})
         return report

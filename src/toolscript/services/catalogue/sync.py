@@ -26,6 +26,8 @@ from toolscript.services.catalogue.refinement import INTERVAL_SECONDS, Refinemen
 from toolscript.services.catalogue.snapshot import Change
 from toolscript.services.catalogue.tool_steps import ToolSteps
 from toolscript.services.support.concurrency import Progress
+from toolscript.services.trust.definition_reader import DefinitionReader
+from toolscript.services.trust.definition_review import DefinitionReview
 from toolscript.services.trust.screening import Screening
 
 # The number of items of each type, by server.
@@ -54,12 +56,14 @@ class Sync:
         feedback: FeedbackStore | None = None,
         learns: bool = True,
         screening: Screening | None = None,
+        reader: DefinitionReader | None = None,
     ) -> None:
         """`classifier` classifies every new item; `refiner` classifies it again in the background, at most every
         `refine_every` seconds. `on_change` is called after every write that may change search results; `version` is
         increased after every pass over the index, where other processes search it too. `configuration` identifies the
         configuration that names the servers. Unless `learns`, steps that `feedback` has are not applied.
-        `screening` decides which definitions go into quarantine; without it none does."""
+        `screening` decides which definitions go into quarantine; without it none does. `reader` reads those that
+        `screening` approves, in the background."""
         self._item_store = item_store
         steps = ToolSteps(feedback, embedder.model if embedder else "", is_on=learns)
         self._index = CatalogueIndex(
@@ -72,6 +76,9 @@ class Sync:
             item_store, skill_store, self._index, refiner, lock=self._lock, interval=refine_every
         )
         self.learning = Learning(item_store, feedback, self._index, embedder, is_on=learns, lock=self._lock)
+        self._review = None
+        if screening and reader:
+            self._review = DefinitionReview(screening.pins, reader, self.open_review(screening.pins).record_verdicts)
 
     @property
     def embedded(self) -> int:
@@ -209,8 +216,21 @@ class Sync:
             work.touched.update(a.skill_id for item in items for a in item.assignments)
             return await self._index.update(items, work)
 
+    def start_model_work(self) -> None:
+        """Has the language model, where there is one, classify and review new items in the background."""
+        self.refinement.start_soon()
+        if self._review:
+            self._review.start_soon()
+
+    async def review_definitions(self) -> None:
+        """Has the language model, where there is one, review all definitions that await it."""
+        if self._review:
+            await self._review.run()
+
     async def close(self) -> None:
         await self.refinement.close()
+        if self._review:
+            await self._review.close()
         await self.learning.close()
 
     async def _retire(self, item_ids: Sequence[str]) -> None:

@@ -51,7 +51,7 @@ class Scanner:
         """The first finding in each suspicious field, those in the description first."""
         found: list[Finding] = []
         left = MAX_CHARACTERS
-        for where, text, is_option in _list_texts(item):
+        for where, text, is_option in list_texts(item):
             left -= len(text)
             if left < 0:
                 return [*found, Finding(where, "", f"has more than {MAX_CHARACTERS} characters, too many to check")]
@@ -85,7 +85,7 @@ class Scanner:
         return None
 
 
-def _list_texts(item: Item) -> Iterator[tuple[str, str, bool]]:
+def list_texts(item: Item) -> Iterator[tuple[str, str, bool]]:
     """Every text that a client might show to a model, with its place, and whether it describes a switch."""
     yield "description", item.description, False
     yield "name", item.name, False

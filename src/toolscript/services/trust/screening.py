@@ -41,7 +41,7 @@ class Screening:
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`policy` is that of servers whose configuration has none. Without a `scanner`, that of the package."""
-        self._pins = pins
+        self.pins = pins
         self._item_store = item_store
         self._policy = policy
         self._scanner = scanner
@@ -58,13 +58,13 @@ class Screening:
         `existing` has the ids of all items that the catalogue has of these servers, `approved` those of items that a
         person has written here, which are scanned and nothing else."""
         servers = {item.server for item in items}
-        digests = await self._pins.get_approved_digests(servers)
+        digests = await self.pins.get_approved_digests(servers)
         unclear = await asyncio.to_thread(  # hashes of 10 000 definitions take 0.2 s
             lambda: {key: item for item in items if digests.get(key := get_pin_id(item)) != item.digest}
         )
         if not unclear:
             return list(items)
-        pins = {pin.item_id: pin for pin in await self._pins.get_pins(unclear)}
+        pins = {pin.item_id: pin for pin in await self.pins.get_pins(unclear)}
         unpinned = [item_id for item_id in unclear if item_id in existing and item_id not in pins]
         for stored in await self._item_store.get_items(unpinned, active_only=False):
             pins[stored.item.id] = Pin(stored.item.id, stored.item.server, approved=stored.item)
@@ -79,8 +79,8 @@ class Screening:
         )
         changed = [pin for key, pin in decided.items() if pin != pins.get(key) or key in unpinned]
         if changed:
-            await self._pins.save_pins(changed)
-        _report([pin for pin in changed if pin.offered])
+            await self.pins.save_pins(changed)
+        report_quarantined([pin for pin in changed if pin.offered])
         shown = [decided.get(get_pin_id(item)) for item in items]
         return [(pin.shown or item) if pin and pin.offered else item for item, pin in zip(items, shown, strict=True)]
 
@@ -93,7 +93,7 @@ class Screening:
 
     def _decide(self, item: Item, pin: Pin | None, policy: TrustPolicy, *, is_known: bool) -> Pin:
         approved, waiting = (pin.approved, pin.offered) if pin else (None, None)
-        new = self._approve(item)
+        new = replace(self._approve(item), awaits_review=policy is not TrustPolicy.OPEN)
         exact = policy is TrustPolicy.ALL
         if pin and waiting and not find_changes(waiting, item, exact=exact) and _holds(pin, policy):
             return pin
@@ -101,12 +101,13 @@ class Screening:
             return new
         changes = find_changes(approved, item, exact=exact) if approved else []
         if approved and not changes:
-            return replace(new, approved=approved)
-        in_quarantine = replace(new, approved=approved, offered=item, since=self._clock())
+            return replace(new, approved=approved, awaits_review=bool(pin and pin.awaits_review))
+        in_quarantine = replace(
+            new, approved=approved, offered=item, since=self._clock(), awaits_review=bool(pin and pin.awaits_review)
+        )
         if found := self._scan(item):
-            first = found[0]
-            reason = f"its {first.where.replace('_', ' ')} {first.reason}"
-            return replace(in_quarantine, cause=QuarantineCause.SUSPICIOUS, reason=reason, passage=first.passage)
+            cause, first = QuarantineCause.SUSPICIOUS, found[0]
+            return replace(in_quarantine, cause=cause, reason=first.describe(), passage=first.passage)
         if changes:
             reason = f"its {list_fields(changes)} changed after it was approved"
             return replace(in_quarantine, cause=QuarantineCause.CHANGED, reason=reason)
@@ -126,6 +127,7 @@ def _holds(pin: Pin, policy: TrustPolicy) -> bool:
     return policy is TrustPolicy.ALL or (policy is TrustPolicy.CHANGED and pin.cause is not QuarantineCause.NEW)
 
 
-def _report(pins: Sequence[Pin]) -> None:
+def report_quarantined(pins: Sequence[Pin]) -> None:
+    """Logs definitions that went into quarantine."""
     for pin in pins:
         log.warning("quarantined", extra={"tool": pin.item_id, "reason": pin.reason})
