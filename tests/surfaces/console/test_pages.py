@@ -37,6 +37,8 @@ async def test_answers_are_shown_as_text_and_pictures(console_gateway: RunningGa
     await form.get_by_role("button", name="Call").click()
     await form.get_by_text("<b>loud</b> ⟨U+202E⟩drawkcab").wait_for()
     await page.goto(f"{console_gateway.url}/#/tool/everything__get-tiny-image")
+    # The form of the tool before stays until the next one is there.
+    await page.get_by_role("heading", name="get-tiny-image").wait_for()
     await page.get_by_role("region", name="Call").get_by_role("button", name="Call").click()
     image = page.get_by_alt_text("An image of the answer")
     await image.wait_for()
