@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from toolscript.adapters.files.reader import FileBooks
+from toolscript.adapters.files.reader import FileBooks, describe_readers
 from toolscript.ports.files import BookReader
+
+__all__ = ["describe_readers", "open_document_reader"]
 
 # The slowest texts known (brackets that close nothing) take about a second at this size; see `is_quick` in
 # adapters/files/worker.py.

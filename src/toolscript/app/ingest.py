@@ -45,11 +45,14 @@ def build_jobs(
     settings: Settings, store: JobStore, documents: IngestDocuments, knowledge: IngestKnowledge
 ) -> tuple[IngestJobs, JobRunner]:
     """Builds the jobs, and what works on them in this process."""
-    from toolscript.app.files import open_document_reader
+    from toolscript.app.files import describe_readers, open_document_reader
     from toolscript.services.ingest.file_work import IngestFile
     from toolscript.services.ingest.jobs import IngestJobs
     from toolscript.services.ingest.runner import JobRunner
+    from toolscript.services.ingest.unchanged import UnchangedFiles
 
     place = platform.node()
-    runner = JobRunner(store, IngestFile(store, documents, knowledge, open_document_reader()), place=place)
-    return IngestJobs(store, runner, place=place, folders=settings.ingest_folders), runner
+    unchanged = UnchangedFiles(store, documents, knowledge, describe_readers)
+    work = IngestFile(store, documents, knowledge, open_document_reader(), unchanged)
+    runner = JobRunner(store, work, place=place)
+    return IngestJobs(store, runner, unchanged, place=place, folders=settings.ingest_folders), runner

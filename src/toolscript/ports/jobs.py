@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from toolscript.domain.files.jobs import FileState, Job, JobFile, JobTarget
+from toolscript.domain.files.jobs import FileStamp, FileState, Job, JobFile, JobTarget
 
 FileKey = tuple[str, int]
 """A file's job and number."""
@@ -90,3 +90,12 @@ class JobStore(Protocol):
 
     async def remove_old(self, before: float) -> int:
         """Deletes jobs, created before this time, that have nothing left to do; returns how many."""
+
+    async def save_stamp(self, stamp: FileStamp) -> None:
+        """Keeps how a file was, in place of what was kept of that path."""
+
+    async def get_stamps(self, target: JobTarget, owner: str, paths: Sequence[str]) -> dict[str, FileStamp]:
+        """What is kept of those of these files that were ingested by this owner, by path."""
+
+    async def remove_stamps(self, before: float) -> None:
+        """Forgets how files were that were read before this time."""

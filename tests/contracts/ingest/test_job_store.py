@@ -10,7 +10,7 @@ import pytest
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.jobs import SqlJobs
 from toolscript.domain.errors import Conflict, NotFound
-from toolscript.domain.files.jobs import FileOutcome, FileState, Job, JobFile, JobState, JobTarget
+from toolscript.domain.files.jobs import FileOutcome, FileStamp, FileState, Job, JobFile, JobState, JobTarget
 from toolscript.ports.jobs import JobStore
 
 pytestmark = pytest.mark.req("F-01", "X-02")
@@ -175,3 +175,20 @@ async def test_old_jobs_are_removed_when_nothing_of_them_is_left_to_do(store: Jo
     assert await store.remove_old(before=100.0) == 0
     assert await store.remove_old(before=200.0) == 1
     assert await store.list_files(JOB.id, limit=9) == []
+
+
+async def test_how_a_file_was_is_kept_by_owner_and_path_until_it_is_replaced_or_old(store: JobStore) -> None:
+    outcome = FileOutcome(passages=3, title="Of Bées", warnings=("page 2: no text",))
+    stamp = FileStamp(JobTarget.DOCUMENTS, "acme", "/notes/ä.md", "s1", {"ä.md": "d1"}, outcome, 100.5)
+    other = replace(stamp, owner="other", made={})
+    for each in (stamp, other, replace(stamp, target=JobTarget.KNOWLEDGE, owner="")):
+        await store.save_stamp(each)
+    paths = ["/notes/ä.md", "/notes/none.md"]
+    assert await store.get_stamps(JobTarget.DOCUMENTS, "acme", paths) == {stamp.path: stamp}
+    assert await store.get_stamps(JobTarget.DOCUMENTS, "acme", []) == {}
+    newer = replace(stamp, state="s2", read_at=200.0)
+    await store.save_stamp(newer)
+    assert await store.get_stamps(JobTarget.DOCUMENTS, "acme", paths) == {stamp.path: newer}
+    await store.remove_stamps(before=150.0)
+    assert await store.get_stamps(JobTarget.DOCUMENTS, "acme", paths) == {stamp.path: newer}
+    assert await store.get_stamps(JobTarget.DOCUMENTS, "other", paths) == {}

@@ -10,10 +10,12 @@ import shutil
 import stat
 from asyncio.subprocess import Process
 from dataclasses import astuple, replace
+from importlib.metadata import PackageNotFoundError, version
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
+import toolscript
 from toolscript.adapters.files.parts import BookLimits
 from toolscript.adapters.worker_process import describe_exit, start_worker, stop_process
 from toolscript.domain.errors import Invalid
@@ -27,6 +29,7 @@ _JSON_CHARACTERS_PER_BLOCK = 100
 _MAX_REFUSAL_CHARACTERS = 10_000
 _DAMAGED = ": the file is damaged or malicious."
 _DEFAULT_LIMITS = BookLimits()
+_OPTIONAL_PACKAGES = ("pypdfium2", "python-docx", "striprtf", "tree-sitter")
 
 
 class FileBooks:
@@ -84,6 +87,20 @@ class FileBooks:
         if child.returncode:
             raise Invalid(f"The reader ended ({describe_exit(child.returncode)}){_DAMAGED}")
         return output
+
+
+def describe_readers() -> str:
+    """Names what decides how a file is read: this version, and the packages and programs that some kinds need. A file
+    that one of them read may be read better by another."""
+    packages = (f"{name} {_find_version(name)}" for name in _OPTIONAL_PACKAGES)
+    return "; ".join([f"toolscript {toolscript.__version__}", *packages, _find_tesseract()])
+
+
+def _find_version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
 
 
 def _find_tesseract() -> str:

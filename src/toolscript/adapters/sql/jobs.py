@@ -9,7 +9,7 @@ from typing import Any
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.session import Row, Session, load
 from toolscript.domain.errors import Conflict, NotFound
-from toolscript.domain.files.jobs import FileOutcome, FileState, Job, JobCounts, JobFile, JobTarget
+from toolscript.domain.files.jobs import FileOutcome, FileStamp, FileState, Job, JobCounts, JobFile, JobTarget
 from toolscript.ports.jobs import FileKey
 
 _JOB_COLUMNS = ("id", "target", "owner", "details", "created_at", "place", "skipped", "is_cancelled")
@@ -17,6 +17,9 @@ _FILE_COLUMNS = ("job_id", "number", "name", "path", "pages", "size", "state", "
 _SUMS = ("added", "changed", "unchanged", "removed", "passages")
 _OUTCOME_COLUMNS = (*_SUMS, "title", "problem", "warnings")
 _ALL_FILE_COLUMNS = (*_FILE_COLUMNS, *_OUTCOME_COLUMNS, "leased_by", "leased_until")
+_STAMP_COLUMNS = ("target", "owner", "path", "state", "made", "read_at")
+_STAMPED_OUTCOME = ("passages", "title", "warnings")
+_OF_OWNER = "WHERE target = :target AND owner = :owner"
 _OPEN = "state IN ('waiting', 'running')"
 _KEY = "job_id || '/' || number"
 _OF_FILE = "WHERE job_id = :job_id AND number = :number"
@@ -206,6 +209,34 @@ class SqlJobs:
         )
         return await self._database.write(lambda session: session.run(sql, before=before))
 
+    async def save_stamp(self, stamp: FileStamp) -> None:
+        row = {name: getattr(stamp, name) for name in _STAMP_COLUMNS}
+        row |= {name: getattr(stamp.outcome, name) for name in _STAMPED_OUTCOME}
+        row |= {"target": stamp.target.value, "made": dict(stamp.made)}
+        key = {name: row[name] for name in ("target", "owner", "path")}
+
+        def work(session: Session) -> None:
+            session.run(f"DELETE FROM file_stamps {_OF_OWNER} AND path = :path", **key)
+            session.run(_insert("file_stamps", tuple(row)), **row)
+
+        await self._database.write(work)
+
+    async def get_stamps(self, target: JobTarget, owner: str, paths: Sequence[str]) -> dict[str, FileStamp]:
+        def work(session: Session) -> dict[str, FileStamp]:
+            rows = session.rows(
+                f"SELECT * FROM file_stamps {_OF_OWNER} AND {session.among('path', 'paths')}",
+                target=target.value,
+                owner=owner,
+                paths=list(paths),
+            )
+            return {row["path"]: _load_stamp(row) for row in rows}
+
+        return await self._database.read(work)
+
+    async def remove_stamps(self, before: float) -> None:
+        sql = "DELETE FROM file_stamps WHERE read_at < :before"
+        await self._database.write(lambda session: session.run(sql, before=before))
+
 
 def _insert(table: str, columns: Sequence[str]) -> str:
     return f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({', '.join(f':{name}' for name in columns)})"
@@ -236,6 +267,11 @@ def _to_row(file: JobFile) -> dict[str, Any]:
 
 def _load_file(row: Row) -> JobFile:
     return load(JobFile, {**row, "state": FileState(row["state"]), "outcome": load(FileOutcome, row)})
+
+
+def _load_stamp(row: Row) -> FileStamp:
+    outcome = FileOutcome(passages=row["passages"], title=row["title"], warnings=tuple(row["warnings"]))
+    return load(FileStamp, {**row, "target": JobTarget(row["target"]), "outcome": outcome})
 
 
 def _load_job(row: Row) -> Job:

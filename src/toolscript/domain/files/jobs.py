@@ -75,6 +75,21 @@ class JobFile:
 
 
 @dataclass(frozen=True, slots=True)
+class FileStamp:
+    """How a file was when it was last ingested, and what was made of it: it is read again when either changes."""
+
+    target: JobTarget
+    owner: str
+    path: str
+    state: str
+    """A digest of its size, its times, and how it was read."""
+    made: Mapping[str, str]
+    """The digests of the documents, or of the source, by id."""
+    outcome: FileOutcome
+    read_at: float
+
+
+@dataclass(frozen=True, slots=True)
 class JobCounts:
     """The files of a job by state, and what became of them."""
 

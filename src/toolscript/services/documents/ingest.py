@@ -107,6 +107,16 @@ class IngestDocuments:
         found = await self._reconciler.find(where, ["doc_id"])
         return await self.delete(tenant, sorted({str(payload["doc_id"]) for payload in found.values()} - kept))
 
+    async def find_complete(self, tenant: str, digests: Mapping[str, str]) -> set[str]:
+        """The ids of those documents that are stored with these digests, and searchable; none while the index has more
+        or fewer documents of the tenant than the store."""
+        indexed = await self._index.count(DOCUMENTS, Filter(must=(of_tenant(tenant), first_parts())))
+        if indexed != await self._store.count(tenant):
+            return set()
+        stored = await self._store.get_digests(tenant, [*digests])
+        pending = (await self._store.list_pending()).get(tenant, [])
+        return {i for i, digest in stored.items() if digest == digests[i]} - set(pending)
+
     async def get(self, tenant: str, doc_id: str) -> Document:
         """The document of that id. Raises NotFound."""
         check_identifiers(tenant=tenant, id=doc_id)

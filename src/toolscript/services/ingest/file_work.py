@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path, PurePosixPath
 from typing import Protocol
@@ -14,11 +14,13 @@ from toolscript.domain.documents import Document
 from toolscript.domain.errors import Invalid
 from toolscript.domain.files.jobs import FileOutcome, Job, JobFile, JobTarget
 from toolscript.domain.files.kinds import find_ending
+from toolscript.domain.knowledge import DIGEST
 from toolscript.ports.files import BookReader
 from toolscript.ports.jobs import JobStore
 from toolscript.services.documents.ingest import IngestDocuments, PutReport
 from toolscript.services.ingest.document_files import DocumentFileReader
-from toolscript.services.knowledge.ingest import ADDED, CHANGED, UNCHANGED, IngestKnowledge, SourceDetails
+from toolscript.services.ingest.unchanged import UnchangedFiles
+from toolscript.services.knowledge.ingest import ADDED, CHANGED, UNCHANGED, IngestKnowledge, parse_details
 from toolscript.services.support.concurrency import Progress
 
 # Documents of one file that are put together, so that a file of a million does not have to fit in memory.
@@ -27,6 +29,9 @@ MAX_BATCH_CHARACTERS = 8 * 2**20
 MAX_WARNINGS = 20
 # Four bytes each at most: file systems take 255 bytes.
 MAX_NAME_CHARACTERS = 50
+
+Made = tuple[FileOutcome, Mapping[str, str]]
+"""What became of a file, and the digests of what was made of it, by id."""
 
 
 class FileWork(Protocol):
@@ -41,18 +46,27 @@ class IngestFile:
     """Reads a file, embeds its texts and makes them searchable."""
 
     def __init__(
-        self, store: JobStore, documents: IngestDocuments, knowledge: IngestKnowledge, reader: BookReader
+        self,
+        store: JobStore,
+        documents: IngestDocuments,
+        knowledge: IngestKnowledge,
+        reader: BookReader,
+        unchanged: UnchangedFiles,
     ) -> None:
         self._store = store
         self._documents = documents
         self._knowledge = knowledge
         self._reader = reader
+        self._unchanged = unchanged
 
     async def do(self, job: Job, file: JobFile, progress: Progress) -> FileOutcome:
+        look = (await self._unchanged.look(job, [file]))[0] if file.path else None  # before it is read: it may change
         async with self._open(job, file) as path:
-            if job.target is JobTarget.DOCUMENTS:
-                return await self._put_documents(job, file, path, progress)
-            return await self._make_source(job, file, path, progress)
+            make = self._put_documents if job.target is JobTarget.DOCUMENTS else self._make_source
+            outcome, made = await make(job, file, path, progress)
+        if look:
+            await self._unchanged.remember(job, file, look, made, outcome)
+        return outcome
 
     @asynccontextmanager
     async def _open(self, job: Job, file: JobFile) -> AsyncIterator[Path]:
@@ -68,34 +82,35 @@ class IngestFile:
             await asyncio.to_thread(copy.write_bytes, content)
             yield copy
 
-    async def _put_documents(self, job: Job, file: JobFile, path: Path, progress: Progress) -> FileOutcome:
+    async def _put_documents(self, job: Job, file: JobFile, path: Path, progress: Progress) -> Made:
         reader = DocumentFileReader(self._reader, job.details.get("metadata") or {})
-        total, origin, ids = PutReport(), file.path or file.name, set[str]()
+        total, origin, made = PutReport(), file.path or file.name, dict[str, str]()
         async for batch in _split_batches(reader.read(path, file.name, origin)):
             report = await self._documents.put(job.owner, batch, progress)
             total = PutReport(
                 total.added + report.added, total.changed + report.changed, total.unchanged + report.unchanged
             )
-            ids.update(document.id for document in batch)
-        removed = 0 if reader.problems else await self._documents.delete_others(job.owner, origin, ids)
+            made |= {document.id: document.digest for document in batch}
+        removed = 0 if reader.problems else await self._documents.delete_others(job.owner, origin, made.keys())
         warnings = _shorten([*reader.warnings, *reader.problems])
-        return FileOutcome(total.added, total.changed, total.unchanged, removed, warnings=warnings)
+        return FileOutcome(total.added, total.changed, total.unchanged, removed, warnings=warnings), made
 
-    async def _make_source(self, job: Job, file: JobFile, path: Path, progress: Progress) -> FileOutcome:
-        details = SourceDetails(**{**job.details, "authors": tuple(job.details.get("authors") or ())})
+    async def _make_source(self, job: Job, file: JobFile, path: Path, progress: Progress) -> Made:
+        details = parse_details(job.details)
         if file.pages:
-            made = await self._knowledge.ingest_together(path, [Path(page) for page in file.pages], details, progress)
+            result = await self._knowledge.ingest_together(path, [Path(page) for page in file.pages], details, progress)
         else:
             origin = None if file.path else Path(file.name)
-            made = await self._knowledge.ingest(path, details, progress, origin=origin)
-        return FileOutcome(
-            added=int(made.outcome == ADDED),
-            changed=int(made.outcome == CHANGED),
-            unchanged=int(made.outcome == UNCHANGED),
-            passages=made.chunks,
-            title=made.source.title,
-            warnings=_shorten(made.warnings),
+            result = await self._knowledge.ingest(path, details, progress, origin=origin)
+        outcome = FileOutcome(
+            added=int(result.outcome == ADDED),
+            changed=int(result.outcome == CHANGED),
+            unchanged=int(result.outcome == UNCHANGED),
+            passages=result.chunks,
+            title=result.source.title,
+            warnings=_shorten(result.warnings),
         )
+        return outcome, {result.source.id: str(result.source.metadata[DIGEST])}
 
 
 def _name_copy(name: PurePosixPath) -> str:

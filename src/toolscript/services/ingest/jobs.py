@@ -20,6 +20,7 @@ from toolscript.ports.jobs import JobStore
 from toolscript.services.ingest.finder import EMPTY_NAME, FileFinder, normalize
 from toolscript.services.ingest.reading_order import order_pages
 from toolscript.services.ingest.runner import JobRunner
+from toolscript.services.ingest.unchanged import UnchangedFiles
 
 KEPT_SECONDS = 7 * 86400.0
 # Of a path in an error.
@@ -58,6 +59,7 @@ class IngestJobs:
         self,
         store: JobStore,
         runner: JobRunner,
+        unchanged: UnchangedFiles,
         *,
         place: str,
         folders: Sequence[str] = (),
@@ -66,6 +68,7 @@ class IngestJobs:
         """`folders` are those whose files every caller may have ingested, on all gateways of the store."""
         self._store = store
         self._runner = runner
+        self._unchanged = unchanged
         self._place = place
         self._folders = [Path(os.path.realpath(Path(each).expanduser())) for each in folders]
         self._clock = clock
@@ -96,8 +99,9 @@ class IngestJobs:
             place=self._place if is_owner else "",
             skipped=found.skipped,
         )
+        files = await self._unchanged.mark(job, [replace(file, job_id=job.id) for file in found.files])
         await self._store.create(job)
-        await self._store.add_files(job.id, [replace(file, job_id=job.id) for file in found.files])
+        await self._store.add_files(job.id, files)
         self._runner.wake()
         return await self._store.get_job(job.id)
 

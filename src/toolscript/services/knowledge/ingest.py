@@ -33,6 +33,7 @@ from toolscript.ports.files import BookReader
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Embedder
 from toolscript.ports.stores import KnowledgeStore
+from toolscript.retrieval.text.book_chunks import RECIPE
 from toolscript.retrieval.text.words import replace_unencodable
 from toolscript.services.knowledge.book_records import (
     bind_pages,
@@ -69,6 +70,11 @@ class SourceDetails:
 
 
 NO_DETAILS = SourceDetails()
+
+
+def parse_details(details: Mapping[str, Any]) -> SourceDetails:
+    """The details as a job has them."""
+    return SourceDetails(**{**details, "authors": tuple(details.get("authors") or ())})
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +192,28 @@ class IngestKnowledge:
         if not pages:
             raise Invalid(f"none of its {len(files)} files can be read: {'; '.join(problems[:MAX_LISTED])}")
         return await self._save(where, bind_pages(where.name, pages), about, [*problems, *warnings], progress)
+
+    @property
+    def recipe(self) -> str:
+        """What decides how a book is cut and embedded; empty without a model."""
+        model = self._writer.model
+        return f"{RECIPE} {model}" if model else ""
+
+    async def find_complete(self, digests: Mapping[str, str], about: SourceDetails = NO_DETAILS) -> set[str]:
+        """The ids of those sources that are stored with these digests and details, searchable, and as far as wanted
+        read by the language model; none while the index has more or fewer points than the store has records."""
+        if not await self._writer.is_complete():
+            return set()
+        stored = (await self._store.get_records([*digests], [], [])).sources
+        asks = self._extractor is not None and about.extract
+        return {
+            source.id
+            for source in stored.values()
+            if source.status == SourceStatus.READY
+            and source.metadata.get(DIGEST) == digests[source.id]
+            and _merge_details(source.metadata.get(DETAILS), about) == (source.metadata.get(DETAILS) or {})
+            and not (asks and (not source.metadata.get(EXTRACTED_WITH) or source.metadata.get(UNASKED)))
+        }
 
     async def remove(self, source_id: str) -> bool:
         """Removes a source with its chunks and extractions; returns whether it existed."""

@@ -59,6 +59,11 @@ class SourceWriter:
             )
         return self._embedder
 
+    @property
+    def model(self) -> str | None:
+        """The name of the model; None without one."""
+        return self._embedder.model if self._embedder else None
+
     async def open(self) -> None:
         """Opens the collections, or creates them. Raises Invalid when another model made them."""
         for name in self._reconcilers:
@@ -115,11 +120,21 @@ class SourceWriter:
         counts = await self._index.count(CHUNKS, where), await self._index.count(EXTRACTIONS, where)
         return counts == (chunks, extractions)
 
+    async def is_complete(self) -> bool:
+        """Whether the index is of this model, and has as many points of chunks and extractions as the store has
+        records of them, with terms of the current version."""
+        if not await self.open_existing():
+            return False
+        stored = (await self._store.count_contents()).values()
+        current = Filter(must=(Condition("terms", Op.EQ, TERMS_VERSION),))
+        counts = await self._index.count(CHUNKS, current), await self._index.count(EXTRACTIONS, current)
+        return counts == (sum(chunks for chunks, _ in stored), sum(others for _, others in stored))
+
     async def open_existing(self, *, creating: bool = False) -> bool:
         """Opens the collections if they are of this model; returns whether they are. Unless `creating`, they must
         exist: a gateway may have permission only to read."""
         found = [await self._index.describe(name) for name in self._reconcilers]
-        model = self._embedder.model if self._embedder else None
+        model = self.model
         if model is None or not all(each.model == model if each else creating for each in found):
             return False
         await self.open()
