@@ -6,8 +6,10 @@ import io
 
 import pytest
 from rich.console import Console
+from rich.progress import Progress
 
 from toolscript.domain.servers import ServerState, ServerStatus, Transport
+from toolscript.surfaces.cli.terminal.progress import JobProgress
 from toolscript.surfaces.cli.terminal.server_board import Board
 from toolscript.surfaces.cli.terminal.text import escape_markup, printable
 
@@ -68,3 +70,22 @@ def test_in_a_terminal_a_table_is_updated_and_later_changes_are_lines() -> None:
     assert "2 tools" in before
     board.update(status(ServerState.FAILED, "it died"))
     assert output.getvalue().removeprefix(before) == "failed  s[1]  it died\n"
+
+
+@pytest.mark.req("F-02")
+def test_a_job_says_its_rate_by_the_minute_and_what_is_left_without_files_that_had_not_changed(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    now = 0.0
+    show = JobProgress(Progress(disable=True), clock=lambda: now)
+    job = {
+        "files": {"total": 300, "done": 200, "waiting": 97, "running": 3},
+        "bytes": 9_000_000,
+        "bytes_done": 6_000_000,
+    }
+    show(job, [])
+    now = 60.0
+    book = {"number": 7, "name": "book.md", "bytes": 1_000_000, "steps_done": 5, "steps": 10}
+    show(job | {"files": {"total": 300, "done": 224, "waiting": 75, "running": 1}, "bytes_done": 6_500_000}, [book])
+    line = "224 of 300 files, 24 a minute, 76 left (2.0 MB), about 2 min"
+    assert capsys.readouterr().err.splitlines() == [line]

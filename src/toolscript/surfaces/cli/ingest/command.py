@@ -19,7 +19,14 @@ from toolscript.surfaces.cli.ingest.job_client import JobClient
 from toolscript.surfaces.cli.ingest.wanted import WantedIngest
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.progress import show_job
-from toolscript.surfaces.cli.terminal.text import format_count, print_answer, print_note, print_skipped, printable
+from toolscript.surfaces.cli.terminal.text import (
+    format_count,
+    format_size,
+    print_answer,
+    print_note,
+    print_skipped,
+    printable,
+)
 from toolscript.surfaces.cli.terminal.values import parse_pairs
 
 Answer = Mapping[str, Any]
@@ -311,10 +318,3 @@ def _show_preview(answer: Answer) -> None:
         print_note(f"left out: {_format_skipped(answer['skipped'])}")
     total = sum(file["bytes"] for file in answer["files"])
     click.echo(f"{format_count(len(answer['files']), 'file')}, {format_size(total)}; nothing was ingested")
-
-
-def format_size(size: int) -> str:
-    """`850 B`, `12 kB`, `3.4 MB`."""
-    if size < 1000:  # noqa: PLR2004
-        return f"{size} B"
-    return f"{size / 1000:.0f} kB" if size < 10**6 else f"{size / 10**6:.1f} MB"

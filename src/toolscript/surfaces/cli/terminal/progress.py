@@ -5,17 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolscript.surfaces.cli.terminal.text import escape_markup
+from toolscript.surfaces.cli.terminal.text import escape_markup, format_size
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 # How often a line is printed where there is no terminal.
 LINE_SECONDS = 10.0
+# Before, a rate would be chance.
+MIN_RATE_SECONDS = 2.0
 MAX_NAME_CHARACTERS = 40
 
 
@@ -40,7 +43,8 @@ class JobProgress:
     def __init__(self, progress: Progress, clock: Callable[[], float] = time.monotonic) -> None:
         self._progress = progress
         self._clock = clock
-        self._started = self._last_line = clock()
+        self._last_line = clock()
+        self._start: JobStart | None = None
         self._total = progress.add_task("Files", total=None, visible=False)
         self._files: dict[int, TaskID] = {}
 
@@ -48,8 +52,10 @@ class JobProgress:
         """Shows a job and those of its files that are being worked on."""
         files = job["files"]
         done = files["total"] - files.get("waiting", 0) - files.get("running", 0)
-        seconds = self._clock() - self._started
-        detail = describe_rate(done, files["total"], seconds, job["bytes_done"], job["bytes"])
+        bytes_done = job["bytes_done"] + sum(map(_estimate_bytes_done, running))
+        self._start = self._start or JobStart(self._clock(), done, bytes_done)
+        left = files["total"] - done, job["bytes"] - bytes_done
+        detail = self._start.describe_rest(self._clock(), done, bytes_done, *left)
         self._progress.update(
             self._total, completed=done, total=files["total"], visible=True, description=f"Files, {detail}"
         )
@@ -66,19 +72,34 @@ class JobProgress:
             click.echo(f"{done} of {files['total']} files, {detail}", err=True)
 
 
-def describe_rate(done: int, total: int, seconds: float, bytes_done: int, bytes_total: int) -> str:
-    """How fast it goes, and how long it will take.
+@dataclass(frozen=True, slots=True)
+class JobStart:
+    """How far a job was when it was first seen: files that have not changed are done at once, and are no rate."""
 
-    >>> describe_rate(120, 500, 60.0, 25, 100)
-    '2.0 a second, about 3 min left'
-    >>> describe_rate(0, 500, 1.0, 0, 100)
-    'starting'
-    """
-    if not done or seconds <= 0:
-        return "starting"
-    share = bytes_done / bytes_total if bytes_done else done / total
-    left = seconds * (1 - share) / share
-    return f"{done / seconds:.1f} a second, about {_format_seconds(left)} left"
+    time: float
+    done: int
+    bytes_done: float
+
+    def describe_rest(self, now: float, done: int, bytes_done: float, files_left: int, bytes_left: float) -> str:
+        """How many files a minute, how many are left, and how long they will take, by their sizes.
+
+        >>> start = JobStart(0.0, 100, 5e6)
+        >>> start.describe_rest(60.0, 124, 6e6, 161, 3e6)
+        '24 a minute, 161 left (3.0 MB), about 3 min'
+        >>> start.describe_rest(1.0, 100, 5e6, 185, 4e6)
+        '185 left (4.0 MB)'
+        """
+        seconds, size = now - self.time, bytes_done - self.bytes_done
+        rest = f"{files_left} left ({format_size(round(bytes_left))})"
+        if seconds < MIN_RATE_SECONDS or size <= 0:
+            return rest
+        rate = (done - self.done) * 60 / seconds
+        return f"{rate:.0f} a minute, {rest}, about {_format_seconds(seconds * bytes_left / size)}"
+
+
+def _estimate_bytes_done(file: Mapping[str, Any]) -> float:
+    """How much of a file that is being worked on is done."""
+    return float(file["bytes"] * file["steps_done"] / file["steps"]) if file["steps"] else 0.0
 
 
 def _format_seconds(seconds: float) -> str:

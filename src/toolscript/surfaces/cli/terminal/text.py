@@ -68,6 +68,13 @@ def format_count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def format_size(size: int) -> str:
+    """`850 B`, `12 kB`, `3.4 MB`."""
+    if size < 1000:  # noqa: PLR2004
+        return f"{size} B"
+    return f"{size / 1000:.0f} kB" if size < 10**6 else f"{size / 10**6:.1f} MB"
+
+
 def confirm_or_raise(
     question: str, refusal: str = "nothing was removed: use --yes to remove without confirmation"
 ) -> None:
