@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 import toolscript
 from toolscript.adapters.files.code import source
-from toolscript.adapters.files.parts import TextBlock, build_book
+from toolscript.adapters.files.parts import Heading, Part, TextBlock, build_book
 from toolscript.adapters.files.reader import FileBooks
 from toolscript.adapters.files.worker import parse_file
 from toolscript.domain.errors import Invalid
@@ -107,15 +108,26 @@ def test_a_definition_keeps_its_comments_and_decorators() -> None:
     assert {block.kind for block in book.blocks} == {BlockKind.CODE}
 
 
+def pair_with_headings(parts: Iterable[Part]) -> Iterator[tuple[str, TextBlock]]:
+    heading = ""
+    for part in parts:
+        if isinstance(part, Heading):
+            heading = part.text
+        else:
+            yield heading, part
+
+
 def test_blocks_of_code_know_their_lines_and_lose_none() -> None:
     path = Path(toolscript.__file__).parent / "adapters" / "files" / "reader.py"
     lines = path.read_text().split("\n")
-    parts = [part for part in parse_file(path.read_bytes(), ".py").parts if isinstance(part, TextBlock)]
+    headed = list(pair_with_headings(parse_file(path.read_bytes(), ".py").parts))
+    parts = [part for _, part in headed]
     written = [line.strip() for line in lines if line.strip()]
     assert [line.strip() for part in parts for line in part.text.split("\n") if line.strip()] == written
-    for part in parts:
+    for heading, part in headed:
         assert part.line is not None
-        assert lines[part.line - 1].strip() == part.text.split("\n")[0].strip()
+        first = heading.rpartition(".")[2] or part.text.split("\n")[0].strip()
+        assert first in lines[part.line - 1]
     assert max(len(part.text) for part in parts) <= source._MAX_BLOCK_CHARACTERS
 
 
@@ -192,3 +204,46 @@ def test_long_lines_are_cut_into_blocks() -> None:
     code = "x = [\n" + "    'value',\n" * 1_000 + "]\n"
     blocks = build_book(parse_file(code.encode(), ".py")).blocks
     assert max(len(block.text) for block in blocks) <= source._MAX_BLOCK_CHARACTERS
+
+
+LONG_FUNCTION = "\n".join(f"    total += {n}  # the value of step {n}\n" for n in range(60))
+AFTER_IT = "# Aliases of what is above\nfly_fast = fly\n"
+LINES_OF_A_SYMBOL = (
+    'import functools\n\n\n# Why it flies\n@functools.cache\ndef fly(total=0):\n    """Flies."""\n\n'
+    f"{LONG_FUNCTION}\n    return total\n\n\n{AFTER_IT}"
+)
+
+
+@pytest.mark.req("K-02")
+def test_every_passage_of_a_definition_has_the_line_of_its_name() -> None:
+    blocks = build_book(parse_file(LINES_OF_A_SYMBOL.encode(), ".py")).blocks
+    assert {block.position.line for block in blocks if block.position.chapter == "fly"} == {6}
+    assert len([block for block in blocks if block.position.chapter == "fly"]) > 2
+    alias = blocks[-1]
+    assert (alias.text, alias.position.chapter) == (AFTER_IT.strip(), "")
+    assert alias.position.line == LINES_OF_A_SYMBOL.split("\n").index("# Aliases of what is above") + 1
+
+
+@pytest.mark.req("K-02")
+def test_without_grammars_what_follows_a_definition_is_not_taken_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "tree_sitter", None)
+    monkeypatch.delitem(sys.modules, "toolscript.adapters.files.code.syntax", raising=False)
+    blocks = build_book(parse_file(LINES_OF_A_SYMBOL.encode(), ".py")).blocks
+    assert {block.position.line for block in blocks if block.position.chapter == "fly"} == {6}
+    assert (blocks[-1].text, blocks[-1].position.chapter) == (AFTER_IT.strip(), "")
+
+
+@pytest.mark.req("K-02")
+@pytest.mark.parametrize(
+    ("ending", "code"),
+    [
+        (".rb", "class Hive\n  def fly\n    1\n  end\nend\n\nputs Hive.new\n"),
+        (".kt", "class Hive {\n\n    val bees = 1\n\n    fun fly() = bees\n}\n\nval own = Hive()\n"),
+        (".cs", "namespace Bees {\n\nclass Hive {\n    int Fly() { return 1; }\n}\n\n}\n\n// The end\n"),
+    ],
+)
+def test_a_definition_of_another_language_ends_with_its_last_bracket_or_end(ending: str, code: str) -> None:
+    *own, rest = build_book(parse_file(code.encode(), ending)).blocks
+    assert rest.position.chapter == ""
+    assert rest.text == code.strip().rpartition("\n")[2]
+    assert all(block.position.chapter for block in own)

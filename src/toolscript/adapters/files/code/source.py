@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 # A shorter definition stays whole: its methods are not sections of their own.
 _WHOLE_CHARACTERS = 900
-# Blocks are about as long as a chunk, so that the line of a chunk is near that of its text.
+# Blocks are about as long as a chunk, so that the line of a chunk without a definition is near that of its text.
 _MAX_BLOCK_CHARACTERS = 700
 _MAX_AVERAGE_LINE = 1_000
 _MIN_MINIFIED = 10_000
+_CLOSING = ")]}"
 _TOP_LEVEL = re.compile(
     r"(?:(?:export|default|public|private|protected|internal|static|abstract|final|sealed|async|pub(?:\(\w+\))?|open|"
     r"data|inline|local|override|partial|unsafe|virtual)\s+)*"
@@ -51,6 +52,18 @@ def _find_definitions(lines: Sequence[str], ending: str) -> Sequence[CodeDefinit
     return []
 
 
+@dataclass(frozen=True, slots=True)
+class _Region:
+    """Some lines, and what they define: its path, the line of its name from 1, and the depth of what is right inside.
+    Lines that belong to no definition have neither."""
+
+    first: int
+    end: int
+    path: str = ""
+    line: int | None = None
+    depth: int = 0
+
+
 @dataclass
 class _SourceFile:
     """The lines of a file, and where its definitions are."""
@@ -60,7 +73,7 @@ class _SourceFile:
 
     def parts(self) -> Iterator[Part]:
         if self.definitions:
-            yield from self._build_region(0, len(self.lines), "", 0, 0)
+            yield from self._build_region(_Region(0, len(self.lines)), 0)
         else:
             yield from self._guess_parts()
 
@@ -72,26 +85,28 @@ class _SourceFile:
             sizes.append(sizes[-1] + len(line) + 1)
         return sizes
 
-    def _build_region(self, first: int, end: int, path: str, depth: int, number: int) -> Iterator[Part]:
-        """Builds the parts of some lines: the definitions of that depth, from that number on, and what is between."""
-        place = first
-        while number < len(self.definitions) and self.definitions[number].first < end:
+    def _build_region(self, region: _Region, number: int) -> Iterator[Part]:
+        """Builds the parts of a region: the definitions right inside it, from that number on, and what is between."""
+        place = region.first
+        while number < len(self.definitions) and self.definitions[number].first < region.end:
             found = self.definitions[number]
             number += 1
-            if found.depth != depth or found.first < place or found.first == found.last:
+            if found.depth != region.depth or found.first < place or found.first == found.last:
                 continue  # a definition of one line stays with its neighbours
-            if self._has_words(place, found.first):
-                yield Heading(path, max(depth - 1, 0))
-                yield from self._build_blocks(place, found.first)
-            place = min(found.last + 1, end)
+            yield from self._build_rest(region, place, found.first)
+            place = min(found.last + 1, region.end)
+            inner = _Region(found.first, place, found.path, found.line + 1, found.depth + 1)
             if self._sizes[place] - self._sizes[found.first] > _WHOLE_CHARACTERS:
-                yield from self._build_region(found.first, place, found.path, depth + 1, number)
+                yield from self._build_region(inner, number)
             else:
-                yield Heading(found.path, depth)
-                yield from self._build_blocks(found.first, place)
-        if self._has_words(place, end):
-            yield Heading(path, max(depth - 1, 0))
-            yield from self._build_blocks(place, end)
+                yield from self._build_rest(inner, found.first, place)
+        yield from self._build_rest(region, place, region.end)
+
+    def _build_rest(self, region: _Region, first: int, end: int) -> Iterator[Part]:
+        """Builds the parts of lines that belong to what a region defines."""
+        if self._has_words(first, end):
+            yield Heading(region.path, max(region.depth - 1, 0))
+            yield from self._build_blocks(first, end, region.line)
 
     def _guess_parts(self) -> Iterator[Part]:
         """Builds parts by lines at the margin that define something."""
@@ -101,19 +116,35 @@ class _SourceFile:
             if (found := _TOP_LEVEL.match(line)) and not line.rstrip().endswith(";")
         ]
         yield from self._build_blocks(0, starts[0][0] if starts else len(self.lines))
-        for (start, name), (end, _) in pairwise([*starts, (len(self.lines), "")]):
+        for (start, name), (following, _) in pairwise([*starts, (len(self.lines), "")]):
+            end = self._guess_end(start, following)
             yield Heading(name.strip(":.").replace("::", "."), 0)
-            yield from self._build_blocks(start, end)
+            yield from self._build_blocks(start, end, start + 1)
+            yield from self._build_rest(_Region(end, following), end, following)
 
-    def _build_blocks(self, first: int, end: int) -> Iterator[TextBlock]:
-        """Cuts lines into blocks: at blank lines, nearest to the margin where there are several, else anywhere."""
+    def _guess_end(self, start: int, following: int) -> int:
+        """Returns where a definition ends: below its indented lines, at the first line at the margin after a blank one,
+        unless brackets are open."""
+        has_body, open_brackets = False, 0
+        for number in range(start, following):
+            line = self.lines[number]
+            is_at_margin = bool(line.strip()) and not line[0].isspace() and line[0] not in _CLOSING
+            if is_at_margin and has_body and open_brackets <= 0 and not self.lines[number - 1].strip():
+                return number
+            has_body = has_body or line[:1].isspace()
+            open_brackets += sum(line.count(sign) for sign in "([{") - sum(line.count(sign) for sign in _CLOSING)
+        return following
+
+    def _build_blocks(self, first: int, end: int, line: int | None = None) -> Iterator[TextBlock]:
+        """Cuts lines into blocks: at blank lines, nearest to the margin where there are several, else anywhere. Their
+        line is that of the definition that they belong to; without one, their own."""
         start = first
         while start < end:
             if not self.lines[start].strip():
                 start += 1
                 continue
             cut = self._find_cut(start, end)
-            yield TextBlock(clean_verbatim("\n".join(self.lines[start:cut])), BlockKind.CODE, line=start + 1)
+            yield TextBlock(clean_verbatim("\n".join(self.lines[start:cut])), BlockKind.CODE, line=line or start + 1)
             start = cut
 
     def _find_cut(self, start: int, end: int) -> int:

@@ -56,11 +56,13 @@ _MAX_NAME_CHARACTERS = 120
 
 @dataclass(frozen=True, slots=True)
 class CodeDefinition:
-    """A function, class or the like: its path (`Class.method`), its first and last line from 0, and how deep it is."""
+    """A function, class or the like: its path (`Class.method`), its first and last line from 0, the line of its name,
+    and how deep it is."""
 
     path: str
     first: int
     last: int
+    line: int
     depth: int
 
 
@@ -77,35 +79,33 @@ def _walk(root: Node) -> Iterator[CodeDefinition]:
     stack: list[tuple[Node, str, int]] = [(root, "", 0)]
     while stack:
         node, path, depth = stack.pop()
-        name = _find_name(node)
-        if name:
+        named = _find_name(node)
+        if named is not None and (name := _find_receiver(node) + _read(named)):
             path = f"{path}.{name}" if path else name
             outer = _unwrap(node)
-            yield CodeDefinition(path, _find_first_line(outer), _last_line(outer), depth)
+            yield CodeDefinition(path, _find_first_line(outer), _last_line(outer), named.start_point.row, depth)
             depth += 1
             if node.type not in _CONTAINERS or depth >= _MAX_DEPTH:
                 continue
         stack.extend((child, path, depth) for child in reversed(node.named_children))
 
 
-def _find_name(node: Node) -> str:
-    """Returns the name of what a node defines; empty if it defines nothing."""
+def _find_name(node: Node) -> Node | None:
+    """Returns the name of what a node defines; None if it defines nothing."""
     kind = node.type
     if kind in _NEEDS_BODY and node.child_by_field_name("body") is None:
-        return ""
+        return None
     if kind in {"variable_declarator", "assignment_expression"}:
         value = node.child_by_field_name("value" if kind == "variable_declarator" else "right")
         if value is None or value.type not in _FUNCTION_VALUES:
-            return ""
-        return _read(node.child_by_field_name("name" if kind == "variable_declarator" else "left"))
+            return None
+        return node.child_by_field_name("name" if kind == "variable_declarator" else "left")
     if kind not in _LEAVES and kind not in _CONTAINERS:
-        return ""
-    if receiver := node.child_by_field_name("receiver"):
-        return f"{_find_receiver(receiver)}.{_read(node.child_by_field_name('name'))}"
+        return None
     named = node.child_by_field_name("name") or (node.child_by_field_name("type") if kind == "impl_item" else None)
     if named is None and kind.startswith("create_"):
         named = next((child for child in node.named_children if child.type == "object_reference"), None)
-    return _read(named or _find_declared(node))
+    return named or _find_declared(node)
 
 
 def _find_declared(node: Node) -> Node | None:
@@ -116,13 +116,14 @@ def _find_declared(node: Node) -> Node | None:
     return declared
 
 
-def _find_receiver(receiver: Node) -> str:
-    """Returns the type of a Go method's receiver."""
-    stack = [receiver]
+def _find_receiver(method: Node) -> str:
+    """Returns the type of a Go method's receiver with a dot; empty for what has none."""
+    receiver = method.child_by_field_name("receiver")
+    stack = [receiver] if receiver is not None else []
     while stack:
         node = stack.pop()
         if node.type == "type_identifier":
-            return _read(node)
+            return f"{_read(node)}."
         stack.extend(reversed(node.named_children))
     return ""
 
