@@ -237,8 +237,8 @@ def test_unreadable_files_are_reported_in_one_line_each_and_the_others_are_inges
     (notes / "bad.jsonl").write_text("\n".join(rows))
     named = [str(notes / f"{name}.log") for name in ("latin", "null", "blank", "huge")]
     result = invoke("ingest", "notes", *named)
-    assert result.stdout == "9 added, 0 changed, 0 unchanged; 15 skipped\n"
-    lines = [line.removeprefix(f"skipped {notes}{os.sep}") for line in result.stderr.splitlines()]
+    assert result.stdout == "9 added, 0 changed, 0 unchanged; 15 failed\n"
+    lines = [line.removeprefix(f"failed {notes}{os.sep}") for line in result.stderr.splitlines()]
     by_reader = {"binary.txt", "empty.md", "no_text.html", "blank.log", "huge.log", "null.log"}
     assert by_reader <= {line.partition(": ")[0] for line in lines}, "with the messages of the reader of books"
     assert sorted(line for line in lines if line.partition(": ")[0] not in by_reader) == [
@@ -255,9 +255,9 @@ def test_unreadable_files_are_reported_in_one_line_each_and_the_others_are_inges
 
 
 def test_it_exits_with_2_when_nothing_can_be_read(small_folder: Path) -> None:
-    assert "skipped nowhere: no such file" in invoke("ingest", "nowhere", code=2).stderr
+    assert "failed nowhere: no such file" in invoke("ingest", "nowhere", code=2).stderr
     Path("empty").mkdir()
-    assert "skipped empty: no readable files" in invoke("ingest", "empty", code=2).stderr
+    assert "failed empty: no readable files" in invoke("ingest", "empty", code=2).stderr
     Path("blank.txt").write_text("")
     assert "blank.txt: The file is empty." in invoke("ingest", "blank.txt", code=2).stderr
     assert "invalid --metadata team" in invoke("ingest", "empty", "--metadata", "team", code=2).stderr
@@ -280,7 +280,7 @@ def test_hidden_files_and_links_that_lead_away_are_left_out_and_no_folder_is_ent
     (notes / "kept" / "away.txt").symlink_to(Path("elsewhere", "private.txt").absolute())
     os.mkfifo(notes / "pipe.txt")
     result = invoke("ingest", "notes", "--exclude", "kept")
-    assert result.stdout == "7 added, 0 changed, 0 unchanged\n"
+    assert result.stdout == "7 added, 0 changed, 0 unchanged; 8 skipped\n"
     report = run_json("ingest", "notes", "--exclude", "kept")
     assert report["skipped"] == {
         "hidden": 2,
@@ -288,18 +288,18 @@ def test_hidden_files_and_links_that_lead_away_are_left_out_and_no_folder_is_ent
         "link out of the folder, or special file": 4,
         "no reader for .png files": 1,
     }
-    assert "left out: 4 (link out of the folder, or special file), 2 (hidden)" in result.stderr
+    assert "skipped: 4 (link out of the folder, or special file), 2 (hidden)" in result.stderr
 
 
 def test_an_empty_or_too_long_name_is_reported_and_the_others_are_ingested(small_folder: Path, notes: Path) -> None:
     too_long = "x" * 300 + ".txt"
     result = invoke("ingest", "", too_long, "notes/deep")
-    assert result.stderr.splitlines() == ['skipped "": no such file', f"skipped {too_long}: File name too long"]
-    assert result.stdout == "2 added, 0 changed, 0 unchanged; 2 skipped\n"
+    assert result.stderr.splitlines() == ['failed "": no such file', f"failed {too_long}: File name too long"]
+    assert result.stdout == "2 added, 0 changed, 0 unchanged; 2 failed\n"
     assert (
         'cannot read "": no such file. Nothing was removed' in invoke("ingest", "", "notes", "--prune", code=2).stderr
     )
-    assert 'skipped "": no such file' in invoke("ingest", "", code=2).stderr
+    assert 'failed "": no such file' in invoke("ingest", "", code=2).stderr
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="how long a path may be is another matter there")
@@ -311,7 +311,7 @@ def test_a_path_that_is_too_deep_is_reported_and_the_others_are_ingested(small_f
         os.close(above)
     os.close(folder)
     result = invoke("ingest", "notes")
-    assert result.stdout == "7 added, 0 changed, 0 unchanged; 1 skipped\n"
+    assert result.stdout == "7 added, 0 changed, 0 unchanged; 1 failed\n"
     (line,) = result.stderr.splitlines()
     assert line.endswith(": File name too long")
 
@@ -329,7 +329,7 @@ def test_a_file_that_is_named_is_read_whatever_it_ends_in(small_folder: Path) ->
     assert run_json("documents", "show", "LICENSE")["title"] == "LICENSE"
 
 
-def test_of_two_files_with_one_id_the_second_is_reported_and_skipped(small_folder: Path) -> None:
+def test_of_two_files_with_one_id_the_second_is_reported_as_failed(small_folder: Path) -> None:
     for folder in ("a", "b"):
         Path(folder).mkdir()
         Path(folder, "same.txt").write_text(f"In {folder}.")

@@ -102,7 +102,7 @@ def titles() -> list[str]:
 
 def test_a_folder_is_ingested_listed_found_and_removed(books: Path) -> None:
     done = knowledge("ingest", "books")
-    assert done.stdout.endswith("\n3 added, 0 changed, 0 unchanged\n")
+    assert done.stdout.endswith("\n3 added, 0 changed, 0 unchanged; 1 skipped\n")
     assert "added      Keeping bees" in done.stdout
     assert titles() == ["Keeping bees", "Lamps", "Tides"]
 
@@ -144,7 +144,7 @@ def test_filters_restrict_a_search_to_some_sources(books: Path) -> None:
 
 def test_unchanged_sources_are_left_alone_and_changed_ones_replaced(books: Path) -> None:
     knowledge("ingest", "books")
-    assert knowledge("ingest", "books").stdout.endswith("0 added, 0 changed, 3 unchanged\n")
+    assert knowledge("ingest", "books").stdout.endswith("0 added, 0 changed, 3 unchanged; 1 skipped\n")
     (books / "bees.md").write_text(HANDBOOK.replace("late summer", "early autumn"))
     answer = run_json("knowledge", "ingest", "books")
     assert {each["title"]: each["outcome"] for each in answer["sources"]} == {
@@ -236,9 +236,9 @@ def test_unreadable_files_are_reported_in_one_line_each_and_the_others_are_inges
     (books / "broken.epub").write_bytes(b"PK\x03\x04nonsense")
     (books / "empty.md").write_text(" \n")
     done = knowledge("ingest", "books", "nowhere.md", "books/cover.png")
-    assert done.stdout.endswith("3 added, 0 changed, 0 unchanged; 5 skipped\n")
-    failed = sorted(line for line in done.stderr.splitlines() if line.startswith("skipped "))
-    places = [line.removeprefix("skipped ").partition(": ")[0] for line in failed]
+    assert done.stdout.endswith("3 added, 0 changed, 0 unchanged; 5 failed, 1 skipped\n")
+    failed = sorted(line for line in done.stderr.splitlines() if line.startswith("failed "))
+    places = [line.removeprefix("failed ").partition(": ")[0] for line in failed]
     there = [str(books / name) for name in ("broken.epub", "broken.pdf", "cover.png", "empty.md")]
     assert places == [*there, "nowhere.md"]
     answer = run_json("knowledge", "ingest", "books/bees.md", "books/empty.md", "nowhere.md")
@@ -248,9 +248,9 @@ def test_unreadable_files_are_reported_in_one_line_each_and_the_others_are_inges
 def test_an_empty_or_too_long_name_is_reported_and_the_others_are_ingested(books: Path) -> None:
     too_long = "x" * 300 + ".md"
     done = knowledge("ingest", "", too_long, "books/bees.md", "--as-one")
-    assert done.stderr.splitlines() == ['skipped "": no such file', f"skipped {too_long}: File name too long"]
+    assert done.stderr.splitlines() == ['failed "": no such file', f"failed {too_long}: File name too long"]
     assert titles() == ["Keeping bees"]
-    assert 'skipped "": no such file' in knowledge("ingest", "", code=2).stderr
+    assert 'failed "": no such file' in knowledge("ingest", "", code=2).stderr
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
@@ -261,8 +261,8 @@ def test_links_out_of_the_folder_and_special_files_are_counted(books: Path) -> N
     (books / "deep" / "away").symlink_to(Path.cwd().parent)
     os.mkfifo(books / "pipe.md")
     done = knowledge("ingest", "books")
-    assert done.stderr == f"note: left out: 3 ({LINK_OR_SPECIAL}), 1 (no reader for .png files)\n"
-    assert done.stdout.endswith("0 added, 0 changed, 3 unchanged\n")
+    assert done.stderr == f"note: skipped: 3 ({LINK_OR_SPECIAL}), 1 (no reader for .png files)\n"
+    assert done.stdout.endswith("0 added, 0 changed, 3 unchanged; 4 skipped\n")
 
 
 def test_a_link_that_is_named_is_read_by_the_ending_of_its_own_name(books: Path) -> None:
@@ -304,13 +304,13 @@ def test_in_a_pipe_a_source_is_one_complete_line(books: Path, monkeypatch: pytes
 
 
 def test_it_exits_with_2_when_nothing_can_be_read(small_folder: Path) -> None:
-    assert "skipped nowhere: no such file" in knowledge("ingest", "nowhere", code=2).stderr
+    assert "failed nowhere: no such file" in knowledge("ingest", "nowhere", code=2).stderr
     Path("empty").mkdir()
     assert "empty: no readable files; expected Markdown, " in knowledge("ingest", "empty", code=2).stderr
     assert "empty: no readable files; expected .md " in knowledge("ingest", "empty", "--as-one", code=2).stderr
     Path("blank.txt").write_text("")
     nothing = knowledge("ingest", "blank.txt", code=2).stderr.splitlines()
-    assert nothing[0].startswith(f"skipped {Path('blank.txt').absolute()}: ")
+    assert nothing[0].startswith(f"failed {Path('blank.txt').absolute()}: ")
     assert nothing[1:] == ["error: no readable files in blank.txt"]
 
 
@@ -466,9 +466,9 @@ def test_extractions_are_imported_and_invalid_lines_reported(ingested: Path) -> 
     good = {"extraction": {"source_id": "Keeping bees", "type": "warning", "content": content, "topics": ["Hives"]}}
     lines = ["nonsense", json.dumps(good), "", "[]", json.dumps({"extraction": {"type": "warning"}}), '{"x": 1}']
     done = knowledge("import", "-", given="\n".join(lines))
-    assert "0 sources, 0 chunks and 1 extraction imported; 4 lines skipped" in done.stdout
+    assert "0 sources, 0 chunks and 1 extraction imported; 4 lines failed" in done.stdout
     numbers = [line.partition(":")[0] for line in done.stderr.splitlines()]
-    assert numbers == [f"skipped line {number}" for number in (1, 4, 5, 6)]
+    assert numbers == [f"failed line {number}" for number in (1, 4, 5, 6)]
     (hit,) = run_json("knowledge", "search", "opening hives in rain", "--type", "warning", "--topic", "hives")[
         "results"
     ]
@@ -496,13 +496,13 @@ def test_while_a_gateway_runs_knowledge_can_be_read_ingested_and_imported(
     body = {"query": "a hive needs shade", "limit": 2, "type": ["chunk"]}
     assert send_to_gateway(settings, "/search_knowledge", body=body) == found
     Path("library.jsonl").write_text(exported)
-    assert knowledge("ingest", "books").stdout.endswith("0 added, 0 changed, 3 unchanged\n")
+    assert knowledge("ingest", "books").stdout.endswith("0 added, 0 changed, 3 unchanged; 1 skipped\n")
     assert knowledge("remove", "Tides", "--yes").stdout == "Removed Tides.\n"
     assert titles() == ["Keeping bees", "Lamps"]
     Path("library.jsonl").write_text(f"nonsense\n{exported}")
     done = knowledge("import", "library.jsonl")
-    assert done.stdout == "3 sources, 4 chunks and 0 extractions imported (sources: 1 added); 1 line skipped\n"
-    assert "skipped line 1: is not valid JSON" in done.stderr
+    assert done.stdout == "3 sources, 4 chunks and 0 extractions imported (sources: 1 added); 1 line failed\n"
+    assert "failed line 1: is not valid JSON" in done.stderr
     assert "neap tides" in knowledge("search", "neap tides", "--limit", "1").stdout
     assert titles() == ["Keeping bees", "Lamps", "Tides"]
     answer = run_json("knowledge", "import", "-", given=exported)

@@ -62,10 +62,23 @@ def test_a_dry_run_shows_what_would_be_read_and_writes_nothing(notes: Path) -> N
     shown = invoke("ingest", "notes", "nowhere", "--dry-run")
     assert "2 files, " in shown.stdout
     assert shown.stdout.endswith("; nothing was ingested\n")
-    assert "skipped nowhere: no such file" in shown.stderr
-    assert "left out: 1 (no reader for .png files)" in shown.stderr
+    assert "failed nowhere: no such file" in shown.stderr
+    assert "skipped: 1 (no reader for .png files)" in shown.stderr
     assert run_json("documents", "list")["documents"] == []
     assert run_json("jobs", "list")["jobs"] == []
+
+
+def test_one_word_says_what_failed_and_one_what_was_skipped(notes: Path) -> None:
+    (notes / "bad.json").write_text("{")
+    done = invoke("ingest", "notes")
+    assert done.stdout == "2 added, 0 changed, 0 unchanged; 1 failed, 1 skipped\n"
+    failed, skipped = done.stderr.splitlines()
+    assert failed.startswith(f"failed {notes / 'bad.json'}: not valid JSON")
+    assert skipped == "note: skipped: 1 (no reader for .png files)"
+    job = run_json("jobs", "list")["jobs"][0]
+    assert (job["files"], job["skipped"]) == ({"total": 3, "done": 2, "failed": 1}, {"no reader for .png files": 1})
+    shown = invoke("jobs", "show", job["id"]).stderr.splitlines()
+    assert [line.split(":")[0] for line in shown] == [f"failed {notes / 'bad.json'}", "note"]
 
 
 def test_options_that_do_not_fit_are_refused(notes: Path) -> None:
@@ -91,7 +104,7 @@ def test_scanned_pages_of_a_file_with_text_are_a_warning(notes: Path, monkeypatc
     monkeypatch.setenv("PATH", str(notes))
     warning = "1 of 2 pages are pictures without text (2); install tesseract, or run OCR on it first (ocrmypdf does)"
     done = invoke("ingest", "notes")
-    assert done.stdout.endswith("3 added, 0 changed, 0 unchanged\n")
+    assert done.stdout.endswith("3 added, 0 changed, 0 unchanged; 1 skipped\n")
     assert f"{notes / 'mixed.pdf'}: {warning}" in " ".join(done.stderr.split())
     again = run_json("ingest", "notes")
     assert (again["failed"], again["warnings"]) == ([], [{"path": str(notes / "mixed.pdf"), "warning": warning}])
@@ -160,7 +173,7 @@ def test_ctrl_c_stops_soon_and_says_what_is_kept(
     for n in range(3000):
         (folder / f"n{n}.md").write_text(f"# Note {n}\n\n" + "\n\n".join(f"Paragraph {p} of it." for p in range(30)))
     with open_terminal("ingest", "many") as shown:
-        shown.wait_for(" a second")
+        shown.wait_for(" a minute")
         shown.process.send_signal(signal.SIGINT)
         begin = time.monotonic()
         assert shown.wait_for_end() == 130

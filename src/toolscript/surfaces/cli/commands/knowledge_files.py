@@ -20,7 +20,7 @@ from toolscript.surfaces.cli.client.gateway import encode_json
 from toolscript.surfaces.cli.client.session import CommandSession, read_settings, run_in_session
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.progress import show_bar
-from toolscript.surfaces.cli.terminal.text import format_count, print_answer, print_note, print_skipped, printable
+from toolscript.surfaces.cli.terminal.text import format_count, print_answer, print_failed, print_note, printable
 from toolscript.surfaces.json.knowledge import build_import_response
 
 Answer = Mapping[str, Any]
@@ -67,7 +67,7 @@ def import_(file: Path) -> None:
     """Import JSON lines: the output of export, or extractions that were made elsewhere.
 
     A line is {"source": {...}}, {"chunk": {...}} or {"extraction": {...}}. An extraction needs source_id (or the
-    source's title), type and content, and may have chunk_id and topics. Invalid lines are skipped and reported; exits
+    source's title), type and content, and may have chunk_id and topics. Lines that fail are reported; exits
     with 2 when all are. A gateway that runs on the data folder is used.
 
     \b
@@ -80,7 +80,7 @@ def import_(file: Path) -> None:
         click.echo("Interrupted. Finished work is kept: run the command again to continue.", err=True)
         raise
     for each in answer["refused"]:
-        print_skipped(f"line {each['line']}", each["problem"])
+        print_failed(f"line {each['line']}", each["problem"])
     if unlisted := answer["refused_count"] - len(answer["refused"]):
         print_note(f"and {format_count(unlisted, 'line')} more")
     if not any(answer[f"{kind}s"] for kind in KINDS):
@@ -175,9 +175,9 @@ def _describe(counts: Mapping[str, int]) -> str:
 
 def _show_imported(answer: Answer) -> None:
     sources = ", ".join(f"{answer[name]} {name}" for name in ("added", "changed") if answer[name])
-    skipped = answer["refused_count"]
+    failed = answer["refused_count"]
     click.echo(
         f"{_describe(answer)} imported"
         + (f" (sources: {sources})" if sources else "")
-        + (f"; {format_count(skipped, 'line')} skipped" if skipped else "")
+        + (f"; {format_count(failed, 'line')} failed" if failed else "")
     )

@@ -22,9 +22,10 @@ from toolscript.surfaces.cli.terminal.progress import show_job
 from toolscript.surfaces.cli.terminal.text import (
     format_count,
     format_size,
+    format_skipped,
     print_answer,
+    print_failed,
     print_note,
-    print_skipped,
     printable,
 )
 from toolscript.surfaces.cli.terminal.values import parse_pairs
@@ -57,7 +58,7 @@ def add_common_options(command: Command) -> Command:
 def _add_run_options(command: Command) -> Command:
     for option in (
         click.option("--no-wait", is_flag=True, help="Start the job in the gateway, print its id, and return."),
-        click.option("--dry-run", is_flag=True, help="Show what would be ingested and what would be left out."),
+        click.option("--dry-run", is_flag=True, help="Show what would be ingested and what would be skipped."),
     ):
         command = option(command)
     return add_common_options(command)
@@ -283,18 +284,14 @@ async def prune_documents(documents: TenantDocuments, roots: Sequence[Path]) -> 
 
 def _report_problems(answer: Answer) -> None:
     for each in answer["failed"]:
-        print_skipped(each["path"], each["problem"])
+        print_failed(each["path"], each["problem"])
     for each in answer.get("warnings", ()):
         print_note(f"{each['path']}: {each['warning']}")
     for source in answer.get("sources", ()):
         for warning in source["warnings"]:
             print_note(f"{source['title']}: {warning}")
     if answer["skipped"]:
-        print_note(f"left out: {_format_skipped(answer['skipped'])}")
-
-
-def _format_skipped(skipped: Mapping[str, int]) -> str:
-    return ", ".join(f"{number} ({reason})" for reason, number in sorted(skipped.items(), key=lambda each: -each[1]))
+        print_note(f"skipped: {format_skipped(answer['skipped'])}")
 
 
 def _show_report(answer: Answer) -> None:
@@ -305,16 +302,17 @@ def _show_report(answer: Answer) -> None:
     counts = [f"{answer[name]} {name}" for name in OUTCOMES]
     if answer["removed"]:
         counts.append(f"{answer['removed']} removed")
-    failed = len(answer["failed"])
-    click.echo(", ".join(counts) + (f"; {failed} skipped" if failed else ""))
+    rest = {"failed": len(answer["failed"]), "skipped": sum(answer["skipped"].values())}
+    more = ", ".join(f"{number} {name}" for name, number in rest.items() if number)
+    click.echo(", ".join(counts) + (f"; {more}" if more else ""))
 
 
 def _show_preview(answer: Answer) -> None:
     for file in answer["files"]:
         click.echo(f"{printable(file['path'])}  {click.style(format_size(file['bytes']), dim=True)}")
     for each in answer["failed"]:
-        print_skipped(each["path"], each["problem"])
+        print_failed(each["path"], each["problem"])
     if answer["skipped"]:
-        print_note(f"left out: {_format_skipped(answer['skipped'])}")
+        print_note(f"skipped: {format_skipped(answer['skipped'])}")
     total = sum(file["bytes"] for file in answer["files"])
     click.echo(f"{format_count(len(answer['files']), 'file')}, {format_size(total)}; nothing was ingested")

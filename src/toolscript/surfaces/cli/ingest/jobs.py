@@ -13,7 +13,7 @@ from toolscript.surfaces.cli.client.session import CommandSession, read_settings
 from toolscript.surfaces.cli.ingest.job_client import JobClient
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.tables import Columns, print_table
-from toolscript.surfaces.cli.terminal.text import print_answer, print_note, print_skipped
+from toolscript.surfaces.cli.terminal.text import format_skipped, print_answer, print_failed, print_note
 
 Answer = Mapping[str, Any]
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -110,6 +110,8 @@ def _show_job(answer: Answer) -> None:
     click.echo(f"{answer['id']}: {answer['state']}; {files['total']} files{f': {states}' if states else ''}")
     click.echo(", ".join(f"{answer[name]} {name}" for name in ("added", "changed", "unchanged", "removed")))
     for file in answer.get("failed", ()):
-        print_skipped(file["path"] or file["name"], file["problem"])
+        print_failed(file["path"] or file["name"], file["problem"])
+    if answer["skipped"]:
+        print_note(f"skipped: {format_skipped(answer['skipped'])}")
     if answer["state"] == JobState.CANCELLED:
         print_note(f"toolscript jobs resume {answer['id']} continues it")

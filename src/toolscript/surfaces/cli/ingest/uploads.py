@@ -13,7 +13,7 @@ from typing import Any
 from toolscript.domain.errors import Invalid
 from toolscript.domain.files.jobs import FileState, JobTarget
 from toolscript.surfaces.cli.ingest.wanted import WantedIngest
-from toolscript.surfaces.cli.terminal.text import print_note, print_skipped
+from toolscript.surfaces.cli.terminal.text import print_failed, print_note
 
 MAX_UPLOAD_BYTES = 32 * 2**20
 MAX_UPLOAD_FILES = 200
@@ -48,9 +48,9 @@ def split_uploads(wanted: WantedIngest, names: Sequence[str], tenant: str) -> It
     check_request(request, found)
     for file in found.files:
         if file.state is FileState.FAILED:
-            print_skipped(file.path, file.outcome.problem)
+            print_failed(file.path, file.outcome.problem)
     if found.skipped:
-        print_note(f"left out: {sum(found.skipped.values())} files and folders; --dry-run says why")
+        print_note(f"skipped: {sum(found.skipped.values())} files and folders; --dry-run says why")
     batch: list[tuple[str, bytes]] = []
     size, is_empty = 0, True
     for file in found.files:
@@ -70,14 +70,14 @@ def _read(path: str) -> bytes | None:
     try:
         status = Path(path).stat()
         if not stat.S_ISREG(status.st_mode):
-            print_skipped(path, "not a regular file: name the files themselves")
+            print_failed(path, "not a regular file: name the files themselves")
             return None
         if status.st_size > MAX_FILE_BYTES:
-            print_skipped(path, f"larger than {MAX_FILE_BYTES // 10**6} MB: split it")
+            print_failed(path, f"larger than {MAX_FILE_BYTES // 10**6} MB: split it")
             return None
         return Path(path).read_bytes()
     except OSError as error:
-        print_skipped(path, error.strerror or str(error))
+        print_failed(path, error.strerror or str(error))
         return None
 
 

@@ -20,7 +20,7 @@ from toolscript.surfaces.cli.ingest.job_client import JobClient
 from toolscript.surfaces.cli.ingest.sources import remove_gone_sources
 from toolscript.surfaces.cli.ingest.wanted import WantedIngest
 from toolscript.surfaces.cli.terminal.progress import show_job
-from toolscript.surfaces.cli.terminal.text import print_answer, print_note, print_skipped
+from toolscript.surfaces.cli.terminal.text import print_answer, print_failed, print_note
 
 # Changes within this time are ingested together: an editor writes a file in several steps.
 SETTLE_MILLISECONDS = 500
@@ -119,7 +119,7 @@ async def _ingest(
         job = await client.wait(job, show)
     for file in await client.list_files(job["id"], FileState.FAILED):
         if not _is_about_root(file, root):
-            print_skipped(file["path"] or file["name"], file["problem"])
+            print_failed(file["path"] or file["name"], file["problem"])
     if any(job[name] for name in ("added", "changed", "removed")):
         counts = {name: job[name] for name in (*OUTCOMES, "removed")}
         print_answer(

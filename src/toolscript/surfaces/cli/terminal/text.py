@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import click
@@ -50,9 +50,9 @@ def print_note(text: str, label: str = "note:") -> None:
     click.echo(click.style(label, fg="yellow") + " " + printable(text.encode(errors="replace").decode()), err=True)
 
 
-def print_skipped(place: str, problem: str) -> None:
+def print_failed(place: str, problem: str) -> None:
     """Prints what could not be read, and why, to standard error."""
-    print_note(f"{place}: {problem}", label="skipped")
+    print_note(f"{place}: {problem}", label="failed")
 
 
 def print_answer(answer: Any, show: Callable[[Any], None]) -> None:
@@ -73,6 +73,11 @@ def format_size(size: int) -> str:
     if size < 1000:  # noqa: PLR2004
         return f"{size} B"
     return f"{size / 1000:.0f} kB" if size < 10**6 else f"{size / 10**6:.1f} MB"
+
+
+def format_skipped(skipped: Mapping[str, int]) -> str:
+    """`14 (no reader for .png files), 3 (hidden)`."""
+    return ", ".join(f"{number} ({reason})" for reason, number in sorted(skipped.items(), key=lambda each: -each[1]))
 
 
 def confirm_or_raise(

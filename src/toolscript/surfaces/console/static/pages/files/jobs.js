@@ -25,6 +25,7 @@ export function Jobs({ library, changes, onDone }) {
 function Job({ job, onChanged }) {
   const [isOpen, setIsOpen] = useState(false);
   const files = { total: 0, done: 0, failed: 0, cancelled: 0, ...job.files };  // numbers that are zero are left out
+  const skipped = Object.entries(job.skipped);
   const finished = files.done + files.failed + files.cancelled;
   const share = files.total ? finished / files.total : 0;
   const act = async (action) => {
@@ -34,7 +35,7 @@ function Job({ job, onChanged }) {
   return html`<li class="job">
     <p class="job-head"><span class=${`dot ${job.state === "running" ? "warn" : files.failed ? "bad" : "ok"}`}></span>
       <span>${plural(files.total, "file")}, ${formatBytes(job.bytes)}</span>
-      <span class="muted">${job.state === "running" ? `${finished} of ${files.total} done` : `${job.state} ${formatAgo(job.created)}`}${files.failed > 0 && `, ${files.failed} failed`}</span>
+      <span class="muted">${job.state === "running" ? `${finished} of ${files.total} done` : `${job.state} ${formatAgo(job.created)}`}${files.failed > 0 && `, ${files.failed} failed`}${skipped.length > 0 && html`<span title=${skipped.map(([reason, number]) => `${number} (${reason})`).join(", ")}>, ${skipped.reduce((sum, [, number]) => sum + number, 0)} skipped</span>`}</span>
       <span class="job-end">
         ${job.state === "running" && html`<button type="button" class="button small" onClick=${() => act("cancel")}>Cancel</button>`}
         ${job.state !== "running" && (files.failed > 0 || files.cancelled > 0) && html`<button type="button" class="button small" onClick=${() => act("resume")}>Try again</button>`}
