@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from toolscript.adapters.files.titles import clean_authors, clean_title
 from toolscript.domain.knowledge import Block, BlockKind, Book, Position
 
 NO_TEXT = "The file has no text."
@@ -129,7 +130,7 @@ def extract_title(parsed: ParsedBook) -> ParsedBook:
     stays a chapter too."""
     headings = [part for part in parsed.parts if isinstance(part, Heading)]
     top = _find_lone_top(headings)
-    if top is None or (parsed.title and not same_words(parsed.title, top.text)):
+    if top is None or not clean_title(top.text) or (parsed.title and not same_words(parsed.title, top.text)):
         return parsed
     if len(headings) == 1:
         return parsed if parsed.parts[0] is not top else replace(parsed, title=parsed.title or top.text)
@@ -169,7 +170,8 @@ def build_book(parsed: ParsedBook) -> Book:
             if has_text or not heading:
                 continue
         blocks.append(Block(part.text, part.kind, Position(chapter, section, part.page, part.line)))
-    return Book(clean_prose(parsed.title), parsed.authors, tuple(blocks), parsed.date, parsed.warnings)
+    title, authors = clean_title(clean_prose(parsed.title)), clean_authors(parsed.authors)
+    return Book(title, authors, tuple(blocks), parsed.date, parsed.warnings)
 
 
 def _remove_invisible(text: str) -> str:

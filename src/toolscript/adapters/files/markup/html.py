@@ -21,6 +21,7 @@ from toolscript.adapters.files.parts import (
     make_table,
     place_under_title,
 )
+from toolscript.adapters.files.titles import clean_title
 from toolscript.domain.knowledge import BlockKind
 
 _DROPPED_TAGS = frozenset(
@@ -96,7 +97,7 @@ class _PageParser(HTMLParser):
         self._close_until(0)
         self._flush()
         self._end_lead()
-        title = clean_prose("".join(self._title))
+        title = clean_title("".join(self._title))
         return ParsedBook(self._parts, title, self._authors.found, self._authors.date)
 
     def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:

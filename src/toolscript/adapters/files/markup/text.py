@@ -11,6 +11,7 @@ from itertools import groupby, zip_longest
 
 from toolscript.adapters.files.page_furniture import is_contents_line, remove_furniture
 from toolscript.adapters.files.parts import Heading, ParsedBook, Part, TextBlock, extract_title, make_block, normalize
+from toolscript.adapters.files.titles import clean_title
 from toolscript.domain.knowledge import BlockKind
 
 _UNDERLINE = re.compile(r"([=\-~^\"'`#*+:._])\1{2,}\s*\Z")
@@ -27,6 +28,9 @@ _TITLE_LINES = 60
 _MIN_ENTRIES = 4
 _MAX_ENTRY_LENGTH = 300
 _SAMPLED_CHARACTERS = 4000
+# CURL(1)          General Commands Manual          CURL(1)
+_MANUAL_PAGE = re.compile(r"(\S+)\((\d\w*)\)(?:\s{2,}.*)?\s{2,}\1\(\2\)")
+_MIN_CENTRED_INDENT = 8
 _CHAPTER_WORD = re.compile(r"\A(?:chapter|appendix|part)\s+", re.IGNORECASE)
 _ITEM = re.compile(r"\A\s*[*\u2022-]\s+")
 _PAGE = re.compile(r"[\s.]+(?:\d{1,5}|[ivxlc]{1,7})\s*\Z")
@@ -190,14 +194,26 @@ def _is_heading_start(entry: str, wanted: Sequence[str]) -> bool:
 
 
 def _find_title(lines: Sequence[_TextLine]) -> str:
-    """Returns the first line near the beginning that could be a title."""
-    for number, line in enumerate(lines[:_TITLE_LINES]):
-        if line.text.strip() and _stands_alone(lines, number) and _is_title(line.text):
-            if not _COLUMNS.search(line.text.strip()):
-                return line.text.strip()
-        elif number + 1 < len(lines) and _UNDERLINE.match(lines[number + 1].text) and _is_heading(line.text):
-            return line.text.strip()
+    """Returns the name of a manual page, or a line in front of the first paragraph that may be a title."""
+    for group in _split_paragraphs(lines[:_TITLE_LINES]):
+        first, *rest = (line.text.strip() for line in group)
+        if manual := _MANUAL_PAGE.fullmatch(first):
+            return _name_manual_page(lines, manual)
+        has_columns = any(_COLUMNS.search(line.text.strip()) for line in group)
+        if (not rest and not has_columns) or (rest and _UNDERLINE.match(rest[0]) and _is_heading(first)):
+            if title := clean_title(first):
+                return title if rest or _is_title(first) else ""
+        elif not has_columns and not all(line.indent >= _MIN_CENTRED_INDENT for line in group):
+            return ""
     return ""
+
+
+def _name_manual_page(lines: Sequence[_TextLine], header: re.Match[str]) -> str:
+    """Returns the name of a manual page as it is referred to: curl(1). Its header may have the name in capitals, and
+    the line below the first heading has it as it is."""
+    name, section = header[1], header[2]
+    words = (word.strip(",") for line in lines[1:_TITLE_LINES] if line.indent for word in line.text.split())
+    return f"{next((word for word in words if word.casefold() == name.casefold()), name)}({section})"
 
 
 def _find_title_below(lines: Sequence[_TextLine], number: int) -> tuple[str, int]:

@@ -22,6 +22,7 @@ from toolscript.adapters.files.parts import (
     make_table,
     split_authors,
 )
+from toolscript.adapters.files.titles import clean_authors, clean_title
 from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import BlockKind
 
@@ -34,7 +35,6 @@ try:
 except ImportError as missing:
     raise Invalid("Reading DOCX needs an extra: pip install 'toolscript[books]'.") from missing
 
-_LIBRARY_AUTHOR = "python-docx"
 _HEADING_STYLE = re.compile(r"heading (\d)", re.IGNORECASE)
 _CODE_STYLE = re.compile(r"code|source|preformatted|verbatim|macro text|listing", re.IGNORECASE)
 _MONOSPACE = re.compile(r"mono|courier|consolas|menlo|fixed|typewriter", re.IGNORECASE)
@@ -54,11 +54,11 @@ def read_docx(data: bytes) -> ParsedBook:
     except (PackageNotFoundError, KeyError, ValueError, SyntaxError, AttributeError) as error:
         raise Invalid("The file is damaged: it cannot be read as a Word document.") from error
     styled_title = next((part.text for part in parts if _is_title(part)), "")
-    authors = split_authors("" if author == _LIBRARY_AUTHOR else author)
+    authors = clean_authors(split_authors(author))
     date = read_properties(archive).date
     if styled_title:
         return ParsedBook([part for part in parts if not _is_title(part)], styled_title, authors, date)
-    return extract_title(ParsedBook(parts, title, authors, date))
+    return extract_title(ParsedBook(parts, clean_title(title), authors, date))
 
 
 def _read_properties(document: WordDocument, archive: ZipFile) -> tuple[str, str]:

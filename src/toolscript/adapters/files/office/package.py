@@ -11,6 +11,7 @@ from zipfile import ZipFile
 from toolscript.adapters.files.archive import parse_xml, read_member
 from toolscript.adapters.files.dates import find_date
 from toolscript.adapters.files.parts import clean_prose, split_authors
+from toolscript.adapters.files.titles import clean_authors, clean_title
 
 
 class Relation(NamedTuple):
@@ -53,7 +54,8 @@ def read_properties(archive: ZipFile, path: str = "docProps/core.xml") -> Proper
     root = parse_xml(read_member(archive, path), path)
     author = find_text(root, "initial-creator") or find_text(root, "creator")
     dates = (find_date(find_text(root, name)) for name in ("modified", "date", "created", "creation-date"))
-    return Properties(find_text(root, "title"), split_authors(author), next(filter(None, dates), ""))
+    title, authors = clean_title(find_text(root, "title")), clean_authors(split_authors(author))
+    return Properties(title, authors, next(filter(None, dates), ""))
 
 
 def find_text(root: Element, name: str) -> str:

@@ -10,6 +10,7 @@ from zipfile import ZipFile
 from toolscript.adapters.files.archive import open_archive, parse_xml, read_member
 from toolscript.adapters.files.office.package import read_properties, read_relations
 from toolscript.adapters.files.parts import Heading, ParsedBook, Part, TextBlock, clean_prose, make_block, make_table
+from toolscript.adapters.files.titles import clean_title
 
 _PRESENTATION = "ppt/presentation.xml"
 _TITLES = frozenset({"title", "ctrTitle"})
@@ -25,7 +26,8 @@ def read_presentation(data: bytes) -> ParsedBook:
     parts: list[Part] = []
     for number, path in enumerate(_list_slides(archive), 1):
         parts += _read_slide(archive, path, number)
-    return ParsedBook(parts, about.title, about.authors, about.date)
+    first = next((part.text for part in parts if isinstance(part, Heading)), "")
+    return ParsedBook(parts, about.title or clean_title(first), about.authors, about.date)
 
 
 def _list_slides(archive: ZipFile) -> list[str]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from toolscript.adapters.files.dates import find_date
 from toolscript.adapters.files.markup.text import read_text
 from toolscript.adapters.files.parts import ParsedBook, clean_prose, format_row, split_authors
+from toolscript.adapters.files.titles import clean_title
 from toolscript.domain.errors import Invalid
 
 try:
@@ -31,7 +32,8 @@ def read_rtf(data: bytes) -> ParsedBook:
     date = f"{int(created[1]):04}-{int(created[2]):02}-{int(created[3]):02}" if created else ""
     parsed = read_text("\n".join(_separate_paragraphs(_convert(source, errors="replace"))))
     authors = split_authors(about.get("author", ""))
-    return replace(parsed, title=about.get("title") or parsed.title, authors=authors, date=find_date(date))
+    title = clean_title(about.get("title", "")) or parsed.title
+    return replace(parsed, title=title, authors=authors, date=find_date(date))
 
 
 def _separate_paragraphs(text: str) -> Iterator[str]:

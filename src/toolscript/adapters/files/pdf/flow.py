@@ -11,6 +11,7 @@ from statistics import median
 
 from toolscript.adapters.files.parts import Heading, Part, TextBlock, clean_prose, make_block, make_table, normalize
 from toolscript.adapters.files.pdf.layout import PdfLine, continues_row, format_rows, is_same_table
+from toolscript.adapters.files.titles import clean_title
 from toolscript.domain.knowledge import BlockKind
 
 # PDFium's character for the hyphen of a broken word whose lines it has joined.
@@ -74,12 +75,18 @@ def insert_pages(parts: Sequence[Part], blocks: Sequence[TextBlock]) -> list[Par
     return [*merged, *waiting]
 
 
-def find_largest_text(page: Sequence[PdfLine]) -> str:
-    """Returns the text in the largest type of a page (on the first, the title); empty if all is of one size."""
-    size = max(line.size for line in page)
-    lines = [line for line in page if line.size > 0.9 * size]
-    title = clean_prose(" ".join(line.text for line in lines))
-    return title if len(lines) < len(page) and len(title) <= _MAX_HEADING_LENGTH else ""
+def find_title(page: Sequence[PdfLine]) -> str:
+    """Returns the text in the largest type of a first page that may be a title; empty if all is of one size. A stamp
+    along the margin is no title."""
+    upright = [line for line in page if line.is_upright]
+    while upright:
+        size = max(line.size for line in upright)
+        lines = [line for line in upright if line.size > 0.9 * size]
+        upright = [line for line in upright if line.size <= 0.9 * size]
+        title = clean_title(" ".join(line.text for line in lines))
+        if title and upright and len(title) <= _MAX_HEADING_LENGTH:
+            return title
+    return ""
 
 
 def _find_body_size(lines: Sequence[PdfLine]) -> float:

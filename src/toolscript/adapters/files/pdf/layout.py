@@ -46,6 +46,11 @@ class PdfLine:
     cells: tuple[PdfCell, ...] = ()
 
     @property
+    def is_upright(self) -> bool:
+        """Whether the line is written from left to right, not along the margin."""
+        return abs(self.end - self.bottom) <= self.size or abs(self.right - self.left) >= 2 * self.size
+
+    @property
     def is_row(self) -> bool:
         """Whether the line may be a row of a table: several cells, unless the first is the mark of a list item."""
         return len(self.cells) > 1 and not (len(self.cells) == 2 and _MARKER.match(self.cells[0].text))  # noqa: PLR2004

@@ -11,8 +11,9 @@ from math import hypot
 from toolscript.adapters.files.dates import find_date
 from toolscript.adapters.files.page_furniture import find_text_lines, is_contents_line
 from toolscript.adapters.files.parts import ParsedBook, TextBlock, clean_prose, normalize, split_authors
-from toolscript.adapters.files.pdf.flow import Bookmark, build_parts, find_largest_text, insert_pages
+from toolscript.adapters.files.pdf.flow import Bookmark, build_parts, find_title, insert_pages
 from toolscript.adapters.files.pdf.layout import MIN_GAP, PdfCell, PdfLine, order_lines
+from toolscript.adapters.files.titles import clean_title
 from toolscript.domain.errors import Invalid
 
 try:
@@ -25,7 +26,6 @@ PROTECTED = "The file is password-protected: save a copy without a password."
 _MONOSPACE = re.compile(
     r"mono|cour|consol|typewriter|cmtt|sftt|ectt|lmtt|[a-z]tt\d|fixed|menlo|inconsolata", re.IGNORECASE
 )
-_FILE_NAME = re.compile(r"\.(?:docx?|tex|dvi|indd|qxd|fm|ps|rtf|odt)\Z|\Auntitled|microsoft word", re.IGNORECASE)
 _FIXED_PITCH = 1
 _NAME_BYTES = 128
 _SAMPLES = 4
@@ -53,7 +53,7 @@ def read_pdf(data: bytes, tesseract: str = "") -> ParsedBook:
         if not is_contents_line(page[each].text)
     ]
     metadata = document.get_metadata_dict()
-    title = _usable_title(metadata.get("Title", "")) or find_largest_text(next(page for page in pages if page))
+    title = clean_title(metadata.get("Title", "")) or find_title(next(page for page in pages if page))
     page_numbers = _read_page_numbers(document)
     scanned, warnings = _recognise_pictures(document, pages, tesseract)
     parts = [
@@ -103,7 +103,7 @@ def _read_scan(document: pdfium.PdfDocument, tesseract: str) -> ParsedBook:
         raise Invalid("The file has no text layer, and OCR finds no text.")
     metadata = document.get_metadata_dict()
     date = find_date(metadata.get("ModDate", "")) or find_date(metadata.get("CreationDate", ""))
-    return ParsedBook(parts, _usable_title(metadata.get("Title", "")), split_authors(metadata.get("Author", "")), date)
+    return ParsedBook(parts, clean_title(metadata.get("Title", "")), split_authors(metadata.get("Author", "")), date)
 
 
 def _open_document(data: bytes) -> pdfium.PdfDocument:
@@ -119,11 +119,6 @@ def _open_document(data: bytes) -> pdfium.PdfDocument:
     if not count:
         raise Invalid("The file is damaged: the PDF has no pages.")
     return document
-
-
-def _usable_title(title: str) -> str:
-    """Returns the title of the metadata, unless it is only the name of a source file."""
-    return "" if _FILE_NAME.search(title) else clean_prose(title)
 
 
 def _read_page_numbers(document: pdfium.PdfDocument) -> dict[int | None, int]:
