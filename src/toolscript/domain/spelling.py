@@ -26,6 +26,15 @@ def find_nearest(name: str, known: Iterable[str]) -> str | None:
     return best
 
 
+def find_meant(name: str, known: Iterable[str]) -> str | None:
+    """The known name that resembles this one, or else the only one that it begins with, or that begins with it: `q` for
+    `query`, `tool_id` for `tool`."""
+    known = list(known)
+    one = _normalize(name)
+    related = [each for each in known if one.startswith(other := _normalize(each)) or other.startswith(one)]
+    return find_nearest(name, known) or (related[0] if len(related) == 1 else None)
+
+
 def suggest(name: str, known: Iterable[str]) -> str:
     """The end of an error message about an unknown name: `; did you mean "skill"?`, or nothing."""
     nearest = find_nearest(name, known)

@@ -383,7 +383,9 @@ async def test_a_difference_between_query_string_and_body_is_an_error(http: http
 @pytest.mark.req("K-03")
 async def test_unknown_and_repeated_parameters_are_named(http: httpx.AsyncClient) -> None:
     error = refusal(await http.post(f"{SEARCH}?query=a&topic=b&topic=c&top%20k=3"), 422, "VALIDATION_ERROR")
-    assert error["message"] == f"unknown parameters: 'topic', 'top k'; allowed are {', '.join(PARAMETERS)}"
+    assert error["message"] == (
+        f"unknown parameters: 'topic', 'top k'; did you mean topics? Allowed are {', '.join(PARAMETERS)}"
+    )
     assert error["details"] == {"field": "topic", "allowed": PARAMETERS}
     error = refusal(await http.post(f"{SEARCH}?query=a&limit=1&query=b&limit=2"), 422, "VALIDATION_ERROR")
     assert error["message"] == "query, limit: given more than once in the query string: give one of each"

@@ -90,10 +90,10 @@ async def test_each_result_of_a_task_says_which_part_it_is_for(http: httpx.Async
 @pytest.mark.parametrize(
     ("path", "status", "field"),
     [
-        ("/search", 400, "query"),
-        ("/search?q=", 400, "query"),
-        ("/search?q=%20%09", 400, "query"),
-        ("/search?q=" + "x" * 8001, 400, "query"),
+        ("/search", 400, "q"),
+        ("/search?q=", 400, "q"),
+        ("/search?q=%20%09", 400, "q"),
+        ("/search?q=" + "x" * 8001, 400, "q"),
         ("/search?q=x&limit=0", 422, "limit"),
         ("/search?q=x&limit=many", 422, "limit"),
         ("/search?q=x&threshold=1.01", 422, "threshold"),
@@ -107,6 +107,64 @@ async def test_an_invalid_request_gets_the_envelope_with_the_field(
     error = answer.json()["error"]
     assert (error["code"], error["details"]["field"]) == ("VALIDATION_ERROR", field)
     assert error["message"]
+
+
+@pytest.mark.req("D-11", "X-03")
+@pytest.mark.parametrize(
+    ("request_line", "message"),
+    [
+        (
+            "GET /search?query=read",
+            "unknown parameter: 'query'; did you mean q? Allowed are q, limit, threshold, alpha, explain, preview",
+        ),
+        ("GET /search?q=read&colour=red", "unknown parameter: 'colour'. Allowed are "),
+        ("GET /api/v1/search/skills?q=read", "unknown parameter: 'q'; did you mean query? "),
+        (
+            "GET /api/v1/search/tools?query=x&skill_id=a&itemtype=b",
+            "'skill_id', 'itemtype'; did you mean skill_ids and ",
+        ),
+        ("POST /tools/filesystem__read_file?time_out=3", "unknown parameter: 'time_out'; did you mean timeout? "),
+        ("DELETE /api/v1/skills/a?force=1", "unknown parameter: 'force'. This route has none"),
+        ("GET /health?q=1", "unknown parameter: 'q'. This route has none"),
+    ],
+)
+async def test_an_unknown_parameter_is_refused_with_the_name_that_was_meant(
+    http: httpx.AsyncClient, request_line: str, message: str
+) -> None:
+    method, _, path = request_line.partition(" ")
+    answer = await http.request(method, path)
+    assert answer.status_code == 422
+    error = answer.json()["error"]
+    assert error["code"] == "VALIDATION_ERROR"
+    assert message in error["message"]
+
+
+@pytest.mark.req("D-11", "X-03")
+async def test_an_unknown_field_is_named_before_those_that_are_missing(http: httpx.AsyncClient) -> None:
+    answer = await http.post("/api/v1/search", json={"q": "read", "limits": 3})
+    assert answer.status_code == 422
+    assert answer.json()["error"]["message"].startswith(
+        "unknown fields: 'q', 'limits'; did you mean query and limit? Allowed are query, item_type, "
+    )
+
+
+@pytest.mark.req("D-11", "G-11")
+@pytest.mark.parametrize("path", ["/callback?code=a&state=b&session_state=c", "/.well-known/ai-catalog.json?from=x"])
+async def test_parameters_that_other_standards_define_are_accepted(http: httpx.AsyncClient, path: str) -> None:
+    assert (await http.get(path)).status_code in {200, 404}
+
+
+@pytest.mark.req("X-03", "W-01")
+@pytest.mark.parametrize("accept", ["*/*", "application/json"])
+async def test_the_root_tells_programs_where_things_are(http: httpx.AsyncClient, accept: str) -> None:
+    answer = await http.get("/", headers={"Accept": accept})
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
+    places = answer.json()
+    assert (places["name"], places["mcp"]) == ("Toolscript", "/mcp")
+    for name in ("search", "openapi", "health", "ready"):
+        assert (await http.get(places[name])).status_code == 200, name
+    page = await http.get("/", headers={"Accept": "text/html"})
+    assert page.headers["content-type"].startswith("text/html")
 
 
 async def test_health_and_readiness_respond(http: httpx.AsyncClient) -> None:

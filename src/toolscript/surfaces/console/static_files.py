@@ -6,13 +6,14 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 PAGE_PATH, FILES_PATH = "/", "/console/"
@@ -64,15 +65,20 @@ class StaticFile:
 
 
 class ConsoleFiles:
-    """An ASGI application that answers with the files of the console."""
+    """An ASGI application that answers with the files of the console; programs that ask for the page get `index`."""
 
     path = FILES_PATH.rstrip("/")
     """Its name in metrics and logs: one for all files."""
 
+    def __init__(self, index: Mapping[str, str]) -> None:
+        self._index = index
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers a request. Raises HTTPException for a name that is not one of its files, and for the page if the
-        client does not ask for HTML: JSON clients get the JSON error of an unknown path."""
+        """Answers a request. Raises HTTPException for a name that is not one of its files."""
         scope["route"] = self
+        if scope["path"] == PAGE_PATH and not _accepts_html(scope):
+            await JSONResponse(self._index, headers={"Vary": HEADERS["Vary"]})(scope, receive, send)
+            return
         name = PAGE if scope["path"] == PAGE_PATH else scope["path"].removeprefix(FILES_PATH)
         file = (await asyncio.to_thread(load_files)).get(name)
         if file is None or not is_console_request(scope):
@@ -85,7 +91,11 @@ def is_console_request(scope: Scope) -> bool:
     if scope["method"] not in {"GET", "HEAD"}:
         return False
     path: str = scope["path"]
-    return path.startswith(FILES_PATH) or (path == PAGE_PATH and "text/html" in Headers(scope=scope).get("accept", ""))
+    return path.startswith(FILES_PATH) or (path == PAGE_PATH and _accepts_html(scope))
+
+
+def _accepts_html(scope: Scope) -> bool:
+    return "text/html" in Headers(scope=scope).get("accept", "")
 
 
 @cache

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from fastapi.routing import APIRoute
 from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.middleware.cors import CORSMiddleware
@@ -20,6 +20,7 @@ from toolscript.surfaces.http.guard import Guard, parse_origin
 from toolscript.surfaces.http.input_limits import InputLimits
 from toolscript.surfaces.http.mcp_endpoint import McpEndpoint
 from toolscript.surfaces.http.openapi import complete_document, errors
+from toolscript.surfaces.http.parameters import check_parameters
 from toolscript.surfaces.http.request_shares import RequestShares
 from toolscript.surfaces.http.request_tracking import CARD_NAME, MCP_PATH, RequestTracking
 from toolscript.surfaces.http.routers import (
@@ -66,6 +67,21 @@ ROUTERS = (
     tools.clients_router,
 )
 ROUTES = [route for router in ROUTERS for route in router.routes if isinstance(route, APIRoute)]
+
+# What programs get at `/`, where browsers get the console. Paths, because a proxy may have another address.
+INDEX = {
+    "name": "Toolscript",
+    "version": __version__,
+    "search": "/search?q=read+a+file",
+    "mcp": MCP_PATH,
+    "openapi": "/openapi.json",
+    "health": "/health",
+    "ready": "/ready",
+    "console": "/ with Accept: text/html, as browsers send it",
+}
+
+for _route in ROUTES:  # after what refuses or counts callers
+    _route.dependencies.append(Depends(check_parameters))
 
 # Included once for all applications of a process: FastAPI prepares included routes with their first request.
 _API = APIRouter(responses=errors(401, 403, 422, 500, 503))
@@ -137,6 +153,6 @@ def create_http_app(served: ServedApp) -> FastAPI:
     for path in (MCP_PATH, f"{MCP_PATH}/{{profile:profile}}"):
         http.router.routes.append(Route(path, endpoint, methods=["POST"], include_in_schema=False))
     http.router.routes.extend(
-        Route(path, ConsoleFiles(), methods=["GET"], include_in_schema=False) for path in CONSOLE_PATHS
+        Route(path, ConsoleFiles(INDEX), methods=["GET"], include_in_schema=False) for path in CONSOLE_PATHS
     )
     return http

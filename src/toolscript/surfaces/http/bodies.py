@@ -13,11 +13,13 @@ from starlette.requests import ClientDisconnect
 
 from toolscript.domain.errors import InvalidArguments
 from toolscript.surfaces.http.input_limits import MAX_BODY_BYTES, build_too_large
+from toolscript.surfaces.http.parameters import build_unknown
 
 # A larger body is parsed in a thread, so that other requests do not wait for it.
 THREAD_BODY_BYTES = 256 * 2**10
 # A body may have a million errors; with more than this, the message only lists the allowed fields.
 MAX_REPORTED_ERRORS = 20
+UNKNOWN_FIELD = "extra_forbidden"
 
 Model = TypeVar("Model", bound=BaseModel)
 Converted = TypeVar("Converted")
@@ -82,6 +84,10 @@ def _parse(body: bytes, model: type[Model]) -> Model:
                 f"{', '.join(model.model_fields)}",
                 details={"field": "body", "allowed": list(model.model_fields)},
             ) from None
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        problems = error.errors(include_url=False, include_context=False, include_input=False)
+        unknown = [each["loc"] for each in problems if each["type"] == UNKNOWN_FIELD and len(each["loc"]) == 1]
+        if unknown:  # before those that are missing: one of them was probably meant
+            raise build_unknown("field", [str(name) for (name,) in unknown], list(model.model_fields)) from error
+        first = problems[0]
         field = ".".join(map(str, first["loc"])) or "body"
         raise InvalidArguments(f"{field}: {first['msg']}", details={"field": field, "problem": first["msg"]}) from error

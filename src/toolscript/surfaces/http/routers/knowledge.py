@@ -45,7 +45,6 @@ from toolscript.surfaces.json.knowledge import (
 
 MAX_SEARCH_BYTES = 2**20
 LISTS = frozenset({"type", "topics"})
-BODY_ONLY = frozenset({"filters"})
 JSON_LINES = ("application/x-ndjson", "text/plain")
 SEVERAL = " Several values: repeat the parameter, or separate them by commas."
 
@@ -143,15 +142,8 @@ async def remove_source(source_id: SourceId, app: CurrentApp) -> None:
 
 
 def _check_parameters(parameters: QueryParams) -> None:
-    """Raises InvalidArguments for unknown parameters, and for a repeated one that may be given only once."""
-    allowed = [name for name in KnowledgeRequest.model_fields if name not in BODY_ONLY]
+    """Raises InvalidArguments for a repeated parameter that may be given only once."""
     names = [name for name, _ in parameters.multi_items()]
-    unknown = [name for name in dict.fromkeys(names) if name not in allowed]
-    if unknown:
-        raise InvalidArguments(
-            f"unknown parameters: {', '.join(map(repr, unknown))}; allowed are {', '.join(allowed)}",
-            details={"field": unknown[0], "allowed": allowed},
-        )
     repeated = [name for name in dict.fromkeys(names) if name not in LISTS and names.count(name) > 1]
     if repeated:
         raise InvalidArguments(

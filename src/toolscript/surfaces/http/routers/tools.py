@@ -11,7 +11,7 @@ from fastapi.responses import PlainTextResponse
 
 from toolscript.codegen.python import generate_python
 from toolscript.codegen.typescript import generate_typescript
-from toolscript.domain.errors import InvalidArguments
+from toolscript.domain.errors import Invalid, InvalidArguments
 from toolscript.domain.servers import TRACE_FIELDS, CallRelay, CallResult
 from toolscript.services.results.large_results import MAX_TOKENS, MIN_TOKENS
 from toolscript.surfaces.callers import find_user
@@ -83,7 +83,14 @@ async def search_tools(
 ) -> JsonResponse:
     limit = app.settings.search_limit if limit is None else limit
     threshold = app.settings.search_threshold if threshold is None else threshold
-    results = await app.tool_search.search(q, limit=limit, threshold=threshold, alpha=alpha)
+    if "q" not in request.query_params:
+        raise Invalid("q is missing: say what to search for, as in /search?q=read+a+file", details={"field": "q"})
+    try:
+        results = await app.tool_search.search(q, limit=limit, threshold=threshold, alpha=alpha)
+    except Invalid as error:
+        if error.details.get("field") == "query":
+            error.details["field"] = "q"
+        raise
     app.feedback.note_search(get_caller(request), results.query, (each for hit in results.hits for each in hit.ids))
     response = responses.build_search_response(results, app.gateway.find_call_state)
     if explain:
