@@ -128,7 +128,7 @@ async def test_a_query_answers_with_parts_and_their_paths(agent: Agent) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "handle: must be a string"),
+        ({}, "handle is missing: it must be a string"),
         ({"handle": "r_0"}, "no such result: 'r_0': a result is kept for an hour, for the caller that got it; call"),
         ({"page": "99999"}, "page: must be a whole number from 1 to "),
         ({"page": -1}, "page: must be a whole number from 1 to 1000000, or left out"),

@@ -97,7 +97,7 @@ class Agent:
 
     client: Client
 
-    async def call(self, tool: str, **arguments: Any) -> CallToolResult:
+    async def call(self, tool: str, /, **arguments: Any) -> CallToolResult:
         result = await self.client.call_tool(tool, arguments)
         assert isinstance(result, CallToolResult)
         return result
@@ -108,7 +108,7 @@ class Agent:
         assert not result.is_error, text_of(result)
         return text_of(result)
 
-    async def refusal(self, tool: str, **arguments: Any) -> str:
+    async def refusal(self, tool: str, /, **arguments: Any) -> str:
         result = await self.call(tool, **arguments)
         assert result.is_error, text_of(result)
         return text_of(result)
@@ -445,7 +445,7 @@ async def test_arguments_that_are_not_an_object_are_refused_with_the_signature(a
 @pytest.mark.parametrize(
     ("tool", "arguments", "message"),
     [
-        ("search_tools", {}, "query: must be a string"),
+        ("search_tools", {}, "query is missing: it must be a string"),
         ("search_tools", {"query": " "}, "query: must not be blank"),
         ("search_tools", {"query": 7}, "query: must be a string"),
         ("search_tools", {"query": "?!"}, "blank"),
@@ -453,8 +453,15 @@ async def test_arguments_that_are_not_an_object_are_refused_with_the_signature(a
         ("search_tools", {"query": "x", "limit": 0}, "limit: must be a whole number from 1 to 20"),
         ("search_tools", {"query": "x", "limit": 21}, "limit: must be a whole number from 1 to 20"),
         ("search_tools", {"query": "x", "limit": "3"}, "limit: must be a whole number from 1 to 20"),
-        ("describe_tool", {}, "tool_id: must be a string"),
-        ("call_tool", {"arguments": {}}, "tool_id: must be a string"),
+        ("describe_tool", {}, "tool_id is missing: it must be a string"),
+        ("call_tool", {"arguments": {}}, "tool_id is missing: it must be a string"),
+        ("call_tool", {"tool_id": 7}, "tool_id: must be a string"),
+        (
+            "call_tool",
+            {"tool": "good__echo", "arguments": {}},
+            "tool_id is missing: it must be a string; unknown: 'tool'; did you mean tool_id?",
+        ),
+        ("search_tools", {"task": "read"}, "query is missing: it must be a string; unknown: 'task'"),
         ("good__echo", {"text": "x"}, "call_tool"),
         ("no_such_tool", {}, "search_tools, search_skills, describe_tool, call_tool"),
     ],
@@ -922,7 +929,7 @@ async def test_filters_name_fields_with_values_lists_or_operators(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "query: must be a string"),
+        ({}, "query is missing: it must be a string"),
         ({"query": " "}, "query: must not be blank"),
         ({"query": "x" * 1001}, "the query has 1001 characters"),
         ({"query": "x", "limit": 21}, "limit: must be a whole number from 1 to 20"),

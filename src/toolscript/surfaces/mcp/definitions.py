@@ -34,6 +34,7 @@ from toolscript.domain.access import Scope
 from toolscript.domain.catalog import ItemType
 from toolscript.domain.errors import InvalidArguments
 from toolscript.domain.programs import Language
+from toolscript.domain.spelling import find_meant
 from toolscript.services.documents.search import SearchType
 from toolscript.services.knowledge.search import DEFAULT_HITS, MAX_HITS
 from toolscript.services.results.large_results import MAX_PAGE
@@ -57,6 +58,8 @@ OVERVIEW_TOKENS = 150
 MAX_RESULTS = 20
 DEFAULT_RESULTS = 5
 MAX_SKILL_IDS = 10
+# Of unknown arguments that an error names.
+MAX_NAMES, MAX_NAME_CHARACTERS = 5, 50
 
 
 def _check_not_blank(text: str, info: ValidationInfo) -> str:
@@ -106,13 +109,15 @@ class ToolArguments(BaseModel):
         try:
             return cls.model_validate(arguments)
         except ValidationError as error:
-            field = str(error.errors()[0]["loc"][0])
+            first = error.errors()[0]
+            field = str(first["loc"][0])
             schema = cls.input_schema()
             optional = "" if field in schema["required"] else ", or left out"
             allowed = _describe(schema["properties"][field]) + optional
-            raise InvalidArguments(
-                f"{field}: must be {allowed}", details={"field": field, "allowed": allowed}
-            ) from error
+            problem = f"{field}: must be {allowed}"
+            if first["type"] == "missing":
+                problem = f"{field} is missing: it must be {allowed}{_name_unknown(arguments, schema['properties'])}"
+            raise InvalidArguments(problem, details={"field": field, "allowed": allowed}) from error
 
     @classmethod
     def input_schema(cls) -> dict[str, Any]:
@@ -127,6 +132,16 @@ def _compact(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[
     referred = definitions.get(str(schema.get("$ref")).rpartition("/")[2], {})
     merged = {**referred, **schema}
     return {k: v for k, v in merged.items() if k not in {"title", "$ref"} and not (k == "default" and v in (None, []))}
+
+
+def _name_unknown(arguments: Mapping[str, Any], known: Mapping[str, Any]) -> str:
+    """What to add to an error about a missing argument: one with another name was probably meant to be it."""
+    unknown = [str(name)[:MAX_NAME_CHARACTERS] for name in arguments if name not in known][:MAX_NAMES]
+    if not unknown:
+        return ""
+    meant = [near for near in (find_meant(name, known) for name in unknown) if near]
+    question = f"; did you mean {' and '.join(meant)}?" if meant else ""
+    return f"; unknown: {', '.join(map(repr, unknown))}{question}"
 
 
 def _describe(schema: Mapping[str, Any]) -> str:
