@@ -18,6 +18,7 @@ from click.testing import CliRunner
 from tests.fixtures.examples import choose
 from tests.fixtures.terminal import SETTINGS, TIMEOUT_SECONDS, open_terminal
 from tests.servers import make_scripted_spec
+from tests.servers.gateway import run_gateway
 from tests.servers.preloaded import toolscript_command
 from toolscript import __version__
 from toolscript.surfaces.cli.main import run
@@ -146,3 +147,34 @@ def test_output_that_cannot_be_written_is_one_sentence(arguments: list[str], dem
     assert ended.returncode == 3
     assert ended.stderr.startswith("error: cannot write: No space left on device.")
     assert ended.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["serch", "read a file"], "No such command 'serch'. Did you mean 'search'?"),
+        (["servrs"], "No such command 'servrs'. Did you mean 'servers' or 'list-servers'?"),
+        (["keys", "creat"], "No such command 'creat'. Did you mean 'create'?"),
+        (["xyzzy"], "No such command 'xyzzy'.\n"),
+    ],
+)
+def test_a_mistyped_command_is_answered_with_the_one_that_was_meant(words: list[str], message: str) -> None:
+    result = CliRunner().invoke(run, words)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+@pytest.mark.slow
+@pytest.mark.req("G-02")
+def test_the_failure_of_a_server_is_shown_once(small_folder: Path) -> None:
+    entries = {"bad": {"command": "no-such-command"}, "good": make_scripted_spec(tools=["echo"])}
+    Path(".toolscript.json").write_text(json.dumps({"mcpServers": entries}))
+    with run_gateway(Path.cwd(), "--data-dir", str(small_folder)) as gateway:
+        assert "no-such-command" not in gateway.output
+    assert gateway.log.read_text().count("no-such-command") == 1
+    with open_terminal("gateway", "start", "--port", "0", "--data-dir", str(small_folder)) as terminal:
+        terminal.wait_for("Serving")
+        assert "command not found: no-such-command" in terminal.shown
+        assert "server failed" not in terminal.shown
+        terminal.process.terminate()
+        assert terminal.wait_for_end() == 0

@@ -189,6 +189,16 @@ def test_changes_of_the_configuration_are_named_and_applied_by_a_sync(small_fold
     assert len(find_tools()) == 4
 
 
+@pytest.mark.req("C-03")
+def test_workflows_are_no_server_that_was_removed(small_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    configure({"good": GOOD}, ".toolscript.json")
+    monkeypatch.setenv("TOOLSCRIPT_CODE", "python")
+    toolscript("sync")
+    monkeypatch.delenv("TOOLSCRIPT_CODE")
+    assert "workflows" in read_record(small_folder).servers
+    assert toolscript("list-tools").stderr == ""
+
+
 def test_a_gateway_uses_the_configuration_that_the_folder_remembers(small_folder: Path) -> None:
     toolscript("sync", "--config", configure({"good": GOOD}, "servers.json"))
     with run_gateway(Path.cwd(), "--data-dir", str(small_folder)):

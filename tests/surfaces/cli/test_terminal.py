@@ -59,6 +59,15 @@ def test_without_a_terminal_every_change_of_a_server_is_a_line() -> None:
 
 
 @pytest.mark.req("G-02")
+def test_changes_that_are_logged_are_not_printed_as_well() -> None:
+    output = io.StringIO()
+    board = Board(Console(file=output, width=100), logged=[ServerState.FAILED])
+    for each in (status(ServerState.FAILED, "it died"), status(ServerState.READY), status(ServerState.FAILED)):
+        board.update(each)
+    assert output.getvalue() == "ready  s[1]  2 tools\n"
+
+
+@pytest.mark.req("G-02")
 def test_in_a_terminal_a_table_is_updated_and_later_changes_are_lines() -> None:
     output = io.StringIO()
     board = Board(Console(file=output, width=100, force_terminal=True, color_system=None))

@@ -83,6 +83,18 @@ class _Toolscript(click.Group):
             self.add_command(getattr(import_module(f"{__package__}.{module}"), function))
         return super().get_command(ctx, cmd_name)
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Raises UsageError for an unknown command, with what was probably meant: click knows imported ones only."""
+        name = args[0]
+        if self.get_command(ctx, name) is None and not ctx.resilient_parsing and not name.startswith("-"):
+            from difflib import get_close_matches
+
+            meant = " or ".join(map(repr, get_close_matches(name, self.list_commands(ctx))))
+            ctx.fail(f"No such command {name!r}." + (f" Did you mean {meant}?" if meant else ""))
+        return super().resolve_command(ctx, args)
+
     def make_context(self, *arguments: Any, **more: Any) -> click.Context:
         try:
             with _end_without_reader():  # prints --help and --version

@@ -75,6 +75,14 @@ def test_the_plan_shows_tools_and_tokens_and_changes_nothing(home: Home) -> None
     assert not home.config.exists()
 
 
+def test_what_was_not_measured_is_not_called_uncountable(home: Home) -> None:
+    home.write({"good": make_entry()})
+    result = home.run("--dry-run", "--no-measure")
+    assert "good    ?      ?       moves" in result.stdout
+    assert "counted" not in result.stdout
+    assert json.loads(home.run("--json", "--no-measure").stdout)["measured"] is False
+
+
 def test_without_a_terminal_nothing_changes_unless_yes_is_given(home: Home) -> None:
     before = home.write({"good": make_entry()})
     result = home.run("--no-measure")

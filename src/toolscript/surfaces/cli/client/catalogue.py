@@ -22,7 +22,7 @@ from toolscript.domain.programs import WORKFLOW_SERVER
 from toolscript.domain.servers import ServerSpec, ServerStart, ServerState
 from toolscript.settings import Settings
 from toolscript.surfaces.cli.client.notices import print_note_once
-from toolscript.surfaces.cli.terminal.text import escape_markup, print_note
+from toolscript.surfaces.cli.terminal.text import escape_markup, format_count, print_note
 
 if TYPE_CHECKING:
     from toolscript.app.app import App
@@ -173,7 +173,8 @@ async def prepare_catalogue(
     missing = sorted(
         {s.name for s in specs if s is not WORKFLOW_SERVER} - (current if choice.record.servers else stored)
     )
-    removed = sorted(choice.record.servers.keys() - {s.name for s in specs}) if choice.record.files else []
+    listed = {name for name, digest in choice.record.servers.items() if digest != WORKFLOW_SERVER.digest}
+    removed = sorted(listed - {s.name for s in specs}) if choice.record.files else []
     for what, names in {"not indexed yet": missing, "no longer configured": removed}.items():
         if names:
             text = f"{what}: {', '.join(names)} (start the gateway, or run toolscript sync)"
@@ -272,7 +273,7 @@ async def connect_servers(
     failed on standard error, unless the command shows them itself."""
     from rich.console import Console
 
-    title = f"Connecting to {len(specs)} servers"
+    title = f"Connecting to {format_count(len(specs), 'server')}"
     with Console(stderr=True).status(title) as line:
 
         def show(status: ServerStatus) -> None:

@@ -18,6 +18,7 @@ from toolscript.settings import Settings
 from toolscript.surfaces.cli.client.session import CommandSession, read_settings, run_in_session
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.tables import open_console
+from toolscript.surfaces.cli.terminal.text import format_count
 
 if TYPE_CHECKING:
     from toolscript.app.app import App
@@ -277,7 +278,8 @@ def _show_not_searched(name: str, pipeline: str, outcome: EvaluationResult) -> N
     total = sum(outcome.not_searched.values())
     if not total:
         return
-    click.echo(f"{name}, {pipeline}: {total} of {len(outcome.scores) + len(outcome.unanswerable)} queries not searched")
+    queries = format_count(len(outcome.scores) + len(outcome.unanswerable), "query", "queries")
+    click.echo(f"{name}, {pipeline}: {total} of {queries} not searched")
     reasons = sorted(outcome.not_searched.items(), key=lambda reason: (-reason[1], reason[0]))
     for reason, count in reasons[:MAX_REASONS]:
         click.echo(f"  {count} × {reason}")

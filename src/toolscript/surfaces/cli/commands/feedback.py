@@ -12,7 +12,7 @@ from toolscript.surfaces.cli.client.completion import complete
 from toolscript.surfaces.cli.client.session import request_once
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.tables import Columns, print_table
-from toolscript.surfaces.cli.terminal.text import confirm_or_raise, print_text, printable
+from toolscript.surfaces.cli.terminal.text import confirm_or_raise, format_count, print_text, printable
 
 if TYPE_CHECKING:
     from toolscript.app.app import App
@@ -140,7 +140,7 @@ def reset(tool_id: str | None, key: str | None, yes: bool) -> None:
 
     def show_reset(answer: Answer) -> None:
         count = answer["removed"]
-        click.echo(f"Forgot {'1 request' if count == 1 else f'{count} requests'}")
+        click.echo(f"Forgot {format_count(count, 'request')}")
 
     path = PATH if tool_id is None else _build_path(tool_id)
     request_once(path, local, show=show_reset, method="DELETE", timeout_seconds=TIMEOUT_SECONDS, key=key)

@@ -41,7 +41,7 @@ from toolscript.surfaces.cli.commands.search import show
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.server_board import Board
 from toolscript.surfaces.cli.terminal.tables import open_console
-from toolscript.surfaces.cli.terminal.text import escape_markup
+from toolscript.surfaces.cli.terminal.text import escape_markup, format_count
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -278,11 +278,15 @@ class GatewayRun:
         show(build_search_response(found))
 
     async def _connect(self, app: App) -> None:
-        board = Board(self._console)
+        from toolscript.services.catalogue import server_connection
+
+        # A failure is shown once: by the board in a terminal, elsewhere by the log, which has the time.
+        is_logged = not self._console.is_terminal and self._settings.log_level != "error"
+        board = Board(self._console, logged=(ServerState.FAILED,) if is_logged else ())
         app.gateway.watch(board.update)
         if self._console.is_terminal and self._settings.log_level == "warning":
-            logger = logging.getLogger("toolscript.services.catalogue.gateway")
-            logger.addFilter(lambda record: record.getMessage() != "server_failed")  # the board shows it
+            logger = logging.getLogger(server_connection.__name__)
+            logger.addFilter(lambda record: record.getMessage() != "server_failed")
         specs, record = self._configuration.servers, self._choice.record
         if self._choice.note:
             self._console.print(escape_markup(self._choice.note))
@@ -298,14 +302,18 @@ class GatewayRun:
         took = time.monotonic() - self._started
         others = (ServerState.ASLEEP, ServerState.STOPPED)
         rest = "".join(f", {states[state]} {state}" for state in others if states[state])
-        self._console.print(f"{states[ServerState.READY]} of {len(specs)} servers ready{rest} after {took:.1f} s")
+        self._console.print(
+            f"{states[ServerState.READY]} of {format_count(len(specs), 'server')} ready{rest} after {took:.1f} s"
+        )
         lazy = {spec.name for spec in specs if spec.is_lazy}
         late = [status for status in app.gateway.statuses if status.state is ServerState.CONNECTING]
         for status in (status for status in late if status.name not in lazy):
             text = escape_markup(f"{status.name}  {status.reason or 'no answer yet'}")
             self._console.print(f"[yellow]waiting[/]  {text}; it connects in the background")
         if unlisted := sum(status.name in lazy for status in late):
-            self._console.print(f"[yellow]waiting[/]  {unlisted} lazy servers are listed in the background")
+            self._console.print(
+                f"[yellow]waiting[/]  {format_count(unlisted, 'lazy server')} will be listed in the background"
+            )
         for warning in await app.tool_overviews.list_warnings():
             self._console.print(f"[yellow]warning[/]  {escape_markup(warning)}")
 

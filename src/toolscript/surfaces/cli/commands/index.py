@@ -14,7 +14,7 @@ from toolscript.surfaces.cli.client.gateway import require_no_gateway
 from toolscript.surfaces.cli.client.session import read_settings
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.progress import show_bar
-from toolscript.surfaces.cli.terminal.text import print_answer, print_note
+from toolscript.surfaces.cli.terminal.text import format_count, print_answer, print_note
 
 if TYPE_CHECKING:
     from toolscript.app.app import App
@@ -72,10 +72,12 @@ async def _index_knowledge(app: App, show_progress: Callable[[int, int], None]) 
 
 
 def _show(answer: Mapping[str, Any]) -> None:
-    counts = f"{answer['tools']} tools, {answer['skills']} skills, {answer['documents']} documents"
-    knowledge = f"{answer['knowledge'] or 0} chunks and extractions of knowledge"
+    counts = ", ".join(format_count(answer[f"{noun}s"], noun) for noun in ("tool", "skill", "document"))
+    knowledge = format_count(answer["knowledge"] or 0, "chunk or extraction", "chunks and extractions")
     if answer["knowledge"] is None:
         print_note(NOT_INDEXED)
     other = answer["text_model"] if answer["text_model"] != answer["model"] else None
     beside = f", documents and knowledge with {other}" if other else ""
-    click.echo(f"Indexed {counts} and {knowledge} with {answer['model'] or 'no model: words only'}{beside}.")
+    click.echo(
+        f"Indexed {counts} and {knowledge} of knowledge with {answer['model'] or 'no model: words only'}{beside}."
+    )

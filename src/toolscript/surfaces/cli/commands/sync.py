@@ -14,7 +14,7 @@ from toolscript.surfaces.cli.client.session import CommandSession, read_settings
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.progress import show_bar
 from toolscript.surfaces.cli.terminal.tables import print_table
-from toolscript.surfaces.cli.terminal.text import print_answer
+from toolscript.surfaces.cli.terminal.text import format_count, print_answer
 from toolscript.surfaces.json.hierarchical import build_sync_response
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ def _show(answer: Answer) -> None:
         click.echo()
     refined = f", {answer['refined']} reviewed by the language model" if answer["refined"] else ""
     waiting = "1 suggestion waits" if answer["waiting"] == 1 else f"{answer['waiting']} suggestions wait"
-    click.echo(f"{answer['items']} tools, {answer['classified']} newly classified{refined}; {waiting} for a decision")
+    tools = format_count(answer["items"], "tool")
+    click.echo(f"{tools}, {answer['classified']} newly classified{refined}; {waiting} for a decision")
     if answer["waiting"]:
         click.echo("See toolscript skills suggestions.")

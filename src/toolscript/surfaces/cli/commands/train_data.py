@@ -13,7 +13,7 @@ import click
 from toolscript.domain.errors import Conflict, Invalid
 from toolscript.surfaces.cli.client.session import CommandSession, read_settings, run_in_session
 from toolscript.surfaces.cli.terminal import options
-from toolscript.surfaces.cli.terminal.text import print_answer, print_note, printable
+from toolscript.surfaces.cli.terminal.text import format_count, print_answer, print_note, printable
 
 if TYPE_CHECKING:
     pass
@@ -93,5 +93,6 @@ def _show(answer: Mapping[str, Any]) -> None:
     if unknown := answer["unknown"]:
         more = f" and {len(unknown) - MAX_NAMES_SHOWN} more" if len(unknown) > MAX_NAMES_SHOWN else ""
         print_note(f"not in this catalogue, left out: {', '.join(map(printable, unknown[:MAX_NAMES_SHOWN]))}{more}")
-    counts = f"{answer['tools']} tools, {answer['queries']} queries and {answer['tasks']} tasks"
+    tools, tasks = format_count(answer["tools"], "tool"), format_count(answer["tasks"], "task")
+    counts = f"{tools}, {format_count(answer['queries'], 'query', 'queries')} and {tasks}"
     click.echo(f"Wrote {counts} to {printable(answer['folder'])}.")

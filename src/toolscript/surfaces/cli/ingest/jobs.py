@@ -13,7 +13,13 @@ from toolscript.surfaces.cli.client.session import CommandSession, read_settings
 from toolscript.surfaces.cli.ingest.job_client import JobClient
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.tables import Columns, print_table
-from toolscript.surfaces.cli.terminal.text import format_skipped, print_answer, print_failed, print_note
+from toolscript.surfaces.cli.terminal.text import (
+    format_count,
+    format_skipped,
+    print_answer,
+    print_failed,
+    print_note,
+)
 
 Answer = Mapping[str, Any]
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -107,7 +113,9 @@ def _run(target: JobTarget, use: Callable[[JobClient], Awaitable[Answer]]) -> An
 def _show_job(answer: Answer) -> None:
     files = answer["files"]
     states = ", ".join(f"{files[state.value]} {state}" for state in FileState if files.get(state.value))
-    click.echo(f"{answer['id']}: {answer['state']}; {files['total']} files{f': {states}' if states else ''}")
+    click.echo(
+        f"{answer['id']}: {answer['state']}; {format_count(files['total'], 'file')}{f': {states}' if states else ''}"
+    )
     click.echo(", ".join(f"{answer[name]} {name}" for name in ("added", "changed", "unchanged", "removed")))
     for file in answer.get("failed", ()):
         print_failed(file["path"] or file["name"], file["problem"])

@@ -13,7 +13,7 @@ from typing import Any
 from toolscript.domain.errors import Invalid
 from toolscript.domain.files.jobs import FileState, JobTarget
 from toolscript.surfaces.cli.ingest.wanted import WantedIngest
-from toolscript.surfaces.cli.terminal.text import print_failed, print_note
+from toolscript.surfaces.cli.terminal.text import format_count, print_failed, print_note
 
 MAX_UPLOAD_BYTES = 32 * 2**20
 MAX_UPLOAD_FILES = 200
@@ -50,7 +50,8 @@ def split_uploads(wanted: WantedIngest, names: Sequence[str], tenant: str) -> It
         if file.state is FileState.FAILED:
             print_failed(file.path, file.outcome.problem)
     if found.skipped:
-        print_note(f"skipped: {sum(found.skipped.values())} files and folders; --dry-run says why")
+        skipped = format_count(sum(found.skipped.values()), "file or folder", "files and folders")
+        print_note(f"skipped: {skipped}; --dry-run says why")
     batch: list[tuple[str, bytes]] = []
     size, is_empty = 0, True
     for file in found.files:

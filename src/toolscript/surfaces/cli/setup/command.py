@@ -129,7 +129,7 @@ def _make_plan(settings: Settings, clients: Sequence[str], *, with_project: bool
     return SetupPlan(
         files,
         plan_changes(files, target, text, build_command(settings)),
-        build_report(files, left_out, target, own, costs),
+        build_report(files, left_out, target, own, costs, measured=measures),
     )
 
 

@@ -25,11 +25,15 @@ def build_report(
     target: Path,
     own: ToolCost,
     costs: Mapping[str, ToolCost],
+    *,
+    measured: bool = True,
 ) -> Report:
-    """The plan as JSON. Values of `env`, headers and arguments are not part of it."""
+    """The plan as JSON; `measured`: whether the servers were started. Values of `env`, headers and arguments are not
+    part of it."""
     return {
         "config": str(target),
         "applied": False,
+        "measured": measured,
         "toolscript": {"tools": own.tools, "tokens": own.tokens},
         "clients": [_build_client(each, costs) for each in files],
         "projectFiles": [str(source.file) for source in left_out],
@@ -98,7 +102,8 @@ def show_plan(report: Report) -> None:
             click.echo(f"stays as it is: {printable(client['problem'])}")
         else:
             print_table(columns, client["servers"])
-            _show_savings(client, report["toolscript"])
+            if report["measured"]:
+                _show_savings(client, report["toolscript"])
         click.echo()
     for file in report["projectFiles"]:
         print_note(f"{format_path(file)} belongs to the project here: --project includes it, and starts its servers")

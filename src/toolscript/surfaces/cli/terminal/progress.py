@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from toolscript.surfaces.cli.terminal.text import escape_markup, format_size
+from toolscript.surfaces.cli.terminal.text import escape_markup, format_count, format_size
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -69,7 +69,7 @@ class JobProgress:
             )
         if self._progress.disable and self._clock() - self._last_line >= LINE_SECONDS:
             self._last_line = self._clock()
-            click.echo(f"{done} of {files['total']} files, {detail}", err=True)
+            click.echo(f"{done} of {format_count(files['total'], 'file')}, {detail}", err=True)
 
 
 @dataclass(frozen=True, slots=True)

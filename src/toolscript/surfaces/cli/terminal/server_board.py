@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -25,8 +25,10 @@ COLOURS = {
 class Board:
     """Shows the latest status of every server."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, *, logged: Sequence[ServerState] = ()) -> None:
+        """Without a live table, the states that are `logged` are not printed, too."""
         self._console = console
+        self._logged = frozenset(logged)
         self._statuses: dict[str, ServerStatus] = {}
         self._printed: dict[str, ServerState] = {}
         self._live = False
@@ -37,6 +39,8 @@ class Board:
         has_changed = status.state not in {ServerState.CONNECTING, self._printed.get(status.name)}
         if not self._live and has_changed:
             self._printed[status.name] = status.state
+            if status.state in self._logged:
+                return
             self._console.print("  ".join(_format_cells(status)))
 
     @contextmanager

@@ -63,9 +63,9 @@ def print_answer(answer: Any, show: Callable[[Any], None]) -> None:
         show(answer)
 
 
-def format_count(number: int, noun: str) -> str:
+def format_count(number: int, noun: str, plural: str = "") -> str:
     """`1 tool`, `2 tools`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{number} {noun}" if number == 1 else f"{number} {plural or f'{noun}s'}"
 
 
 def format_size(size: int) -> str:

@@ -1,6 +1,6 @@
 // The audit log: calls, searches, refusals and changes of servers, with filters and a timeline.
 import { html, useState } from "../core/dom.js";
-import { formatBytes, formatCount, formatMs } from "../core/format.js";
+import { formatBytes, formatCount, formatMs, plural } from "../core/format.js";
 import { useApi, useTitle } from "../core/hooks.js";
 import { link } from "../core/router.js";
 import { Timeline } from "../parts/timeline.js";
@@ -63,5 +63,5 @@ function Events({ events, kind }) {
       <td class="right nowrap">${formatMs(event.ms)}</td>
       <td><${Text} value=${event.caller} max=${40} /> <small>${event.surface}</small>${event.called_by && html` <small>by <${Text} value=${event.called_by} max=${80} /></small>`}</td>
       <td class="muted details"><${Text} value=${shorten(event.arguments ?? event.query ?? event.reason ?? event.about ?? "")} max=${120} />
-        ${event.bytes != null && html` <small>${formatBytes(event.bytes)}</small>`}${event.hits != null && html` <small>${event.hits} hits</small>`}</td></tr>`)}</tbody></table></div>`;
+        ${event.bytes != null && html` <small>${formatBytes(event.bytes)}</small>`}${event.hits != null && html` <small>${plural(event.hits, "hit")}</small>`}</td></tr>`)}</tbody></table></div>`;
 }

@@ -1,5 +1,6 @@
 // One box over tools, skills, documents and knowledge, and why each hit was found.
 import { html, useEffect, useRef, useState } from "../core/dom.js";
+import { plural } from "../core/format.js";
 import { useApi, useTitle } from "../core/hooks.js";
 import { link, replaceAddress } from "../core/router.js";
 import { Icon } from "../parts/icons.js";
@@ -69,7 +70,7 @@ export default function SearchPage({ at }) {
       <div class="choice" role="group" aria-label="View">${VIEWS.map(([name, title]) => html`
         <button type="button" key=${name} aria-pressed=${String(view === name)} onClick=${() => setView(name)}>${title}</button>`)}
       </div>
-      ${stats.data && html`<p class="muted">${stats.data.indexedTools.toLocaleString("en")} tools, ${stats.data.model ?? "no model"}</p>`}
+      ${stats.data && html`<p class="muted">${plural(stats.data.indexedTools, "tool")}, ${stats.data.model ?? "no model"}</p>`}
     </div>
     <${Controls} used=${used} defaults=${defaults} choices=${choices} onChange=${setChoices} />
     ${query === "" ? html`<${Empty} title="Ask as an agent would">Try ${EXAMPLES.map((example, i) => html`${i ? ", " : ""}
