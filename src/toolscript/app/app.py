@@ -28,6 +28,7 @@ from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.adapters.sql.workflows import SqlWorkflows
 from toolscript.adapters.vector_cache_files import EmbeddingFiles
 from toolscript.app.access import Verifier, check_environment, local_token
+from toolscript.app.catalogue_use import CatalogueUse, seed_skills
 from toolscript.app.code import CodeMode
 from toolscript.app.collections import ALL, drop_collections, find_text_model, open_collections
 from toolscript.app.engines import open_admission, open_gateway, open_index, open_language_model, open_reranker
@@ -37,7 +38,6 @@ from toolscript.app.logins import build_logins
 from toolscript.app.models import Model, open_model, open_text_model
 from toolscript.app.observability import Observability, open_observability
 from toolscript.domain.access import ApprovalPolicy
-from toolscript.domain.catalog import compute_skills_digest
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.servers import TrustPolicy
 from toolscript.ports.access import ApprovalStore, KeyStore, RateBuckets, TokenVerifier
@@ -72,7 +72,6 @@ from toolscript.services.catalogue.llm_classifier import LlmClassifier
 from toolscript.services.catalogue.skill_points import SKILLS
 from toolscript.services.catalogue.skill_proposals import ProposeSkills
 from toolscript.services.catalogue.skills import Skills
-from toolscript.services.catalogue.skills_file import load_skills
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.catalogue.tool_points import TOOLS
@@ -343,17 +342,26 @@ class App:
 
 @asynccontextmanager
 async def open_app(
-    settings: Settings, *, fresh_index: bool = False, serving: bool = False, demo: bool = False
+    settings: Settings,
+    *,
+    fresh_index: bool = False,
+    serving: bool = False,
+    demo: bool = False,
+    catalogue: CatalogueUse = "change",
 ) -> AsyncIterator[App]:
     """Opens everything that the settings name, and closes it in the end.
 
     With `fresh_index` the collections are dropped first, so that another model may fill them. `serving` opens what only
     a server needs. With `demo` tools and skills are those in the folder `demo` of the data folder; documents and
-    knowledge are the real ones. Raises Invalid or Unavailable, naming what cannot be opened.
+    knowledge are the real ones. Skills and index of the catalogue become those that the settings name. A command that
+    only reads (`catalogue="read"`) is refused where that would replace others; one about documents or knowledge
+    ("leave") leaves them as they are. Raises Invalid or Unavailable, naming what cannot be opened.
     """
     check_environment(settings)
     async with AsyncExitStack() as stack:
-        app = await _open_adapters(settings, stack, fresh_index=fresh_index, serving=serving, demo=demo)
+        app = await _open_adapters(
+            settings, stack, fresh_index=fresh_index, serving=serving, demo=demo, catalogue=catalogue
+        )
         _close_at_exit(
             stack,
             app.logins,
@@ -367,8 +375,7 @@ async def open_app(
             app.native_changes,
             app.code,
         )
-        skills = load_skills(settings.skills)
-        await app.skill_store.seed_skills(compute_skills_digest(skills), skills)
+        await seed_skills(app.skill_store, settings, catalogue)
         if app.catalogue_version:
             app.snapshots.start_following(app.catalogue_version)
         if serving:
@@ -383,7 +390,13 @@ async def open_app(
 
 
 async def _open_adapters(
-    settings: Settings, stack: AsyncExitStack, *, fresh_index: bool, serving: bool, demo: bool
+    settings: Settings,
+    stack: AsyncExitStack,
+    *,
+    fresh_index: bool,
+    serving: bool,
+    demo: bool,
+    catalogue: CatalogueUse,
 ) -> App:
     language_model, reranker = open_language_model(settings), await open_reranker(settings)
     argument_checker = WorkerChecker()
@@ -394,15 +407,19 @@ async def _open_adapters(
     index = open_index(settings)
     _close_at_exit(stack, index)
     is_shared = settings.index.startswith(("http", "postgres"))
-    stale = (TOOLS, SKILLS) if settings.search_no_cache and not is_shared else ()
+    is_stale = settings.search_no_cache and not is_shared and catalogue != "leave"
+    stale = (TOOLS, SKILLS) if is_stale else ()
     await drop_collections(index, ALL if fresh_index else stale, damaged=serving)
     model, text_model = await _open_models(settings, index, stack)
     database = await asyncio.to_thread(Database, store_url(settings))
     _close_at_exit(stack, database)
     knowledge, knowledge_store = await open_reader(settings, database), open_store(settings, database)
     _close_at_exit(stack, knowledge, knowledge_store)
-    await open_collections(index, model.embedder, text_model.embedder, shared=is_shared)
-    own = await _open_demo(settings, stack, model.embedder, fresh_index, serving) if demo else (index, database)
+    own = index, database
+    if demo:
+        own = await _open_demo(settings, stack, model.embedder, fresh_index, serving, catalogue)
+    real: CatalogueUse = "leave" if demo else catalogue
+    await open_collections(index, model.embedder, text_model.embedder, shared=is_shared, catalogue=real)
     is_alone = demo or not (is_shared or settings.store.startswith("postgres"))
     catalogue_version = None if is_alone else SqlCatalogueVersion(database)
     _close_at_exit(stack, catalogue_version)
@@ -450,7 +467,12 @@ async def _open_models(settings: Settings, index: VectorIndex, stack: AsyncExitS
 
 
 async def _open_demo(
-    settings: Settings, stack: AsyncExitStack, embedder: Embedder | None, fresh_index: bool, serving: bool
+    settings: Settings,
+    stack: AsyncExitStack,
+    embedder: Embedder | None,
+    fresh_index: bool,
+    serving: bool,
+    catalogue: CatalogueUse,
 ) -> tuple[VectorIndex, Database]:
     """The demo's own index and store, so that its tools never get among those of servers."""
     own = replace(settings, data_dir=settings.data / "demo", index="", store="")
@@ -459,7 +481,7 @@ async def _open_demo(
     index, database = open_index(own), await asyncio.to_thread(Database, store_url(own))
     _close_at_exit(stack, index, database)
     await drop_collections(index, (TOOLS, SKILLS) if fresh_index else (), damaged=serving)
-    await open_collections(index, embedder, embedder, shared=False)
+    await open_collections(index, embedder, embedder, shared=False, catalogue=catalogue)
     return index, database
 
 

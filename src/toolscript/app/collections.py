@@ -6,7 +6,8 @@ import logging
 from collections.abc import Iterable
 from contextlib import suppress
 
-from toolscript.domain.errors import IndexDamaged
+from toolscript.app.catalogue_use import CatalogueUse
+from toolscript.domain.errors import IndexDamaged, Invalid
 from toolscript.domain.search import Collection
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Embedder
@@ -52,11 +53,17 @@ async def find_text_model(index: VectorIndex) -> str | None:
 
 
 async def open_collections(
-    index: VectorIndex, embedder: Embedder | None, text_embedder: Embedder | None, *, shared: bool
+    index: VectorIndex,
+    embedder: Embedder | None,
+    text_embedder: Embedder | None,
+    *,
+    shared: bool,
+    catalogue: CatalogueUse = "change",
 ) -> None:
-    """Opens the collections. Tools and skills that another model indexed are dropped, and the next sync indexes them
-    again. Documents are kept, and so is everything on a shared server: there opening raises Invalid. Damaged ones stay
-    closed, and using them raises IndexDamaged."""
+    """Opens the collections. With `change`, tools and skills that another model indexed are dropped, and the next sync
+    indexes them again; with `read` opening raises Invalid, and with `leave` they stay. Documents are kept, and so is
+    everything on a shared server: there opening raises Invalid. Damaged ones stay closed, and using them raises
+    IndexDamaged."""
     for build, own in (
         (tools_collection, embedder),
         (skills_collection, embedder),
@@ -65,9 +72,24 @@ async def open_collections(
         collection = build(own.model, own.dimensions) if own else build("none", 1)
         with suppress(IndexDamaged):
             existing = await index.describe(collection.name)
-            if existing and own and existing.model != collection.model:
+            is_left = catalogue == "leave" and collection.name in {TOOLS, SKILLS}
+            if existing and own and existing.model != collection.model and not is_left:
+                if catalogue == "read" and collection.name == TOOLS:
+                    await _require_empty(index, existing, own)
                 await _drop_other_model(index, existing, shared=shared)
-            await index.open(collection if own or not existing else existing)
+            await index.open(existing if existing and (is_left or not own) else collection)
+
+
+async def _require_empty(index: VectorIndex, existing: Collection, embedder: Embedder) -> None:
+    """Raises Invalid when another model has indexed tools: a command that reads must not replace their vectors."""
+    if existing.model == "none" or await _is_empty(index, existing):
+        return
+    raise Invalid(
+        f"the tools of this catalogue are indexed with the model {existing.model}, not with {embedder.model}: search "
+        f"with that one (TOOLSCRIPT_SEARCH_MODEL={existing.model}), or index them again with `toolscript index rebuild "
+        f"--model {embedder.model}`",
+        details={"field": "TOOLSCRIPT_SEARCH_MODEL", "allowed": [existing.model]},
+    )
 
 
 async def _drop_other_model(index: VectorIndex, existing: Collection, *, shared: bool) -> None:

@@ -137,6 +137,9 @@ class SkillStore(Protocol):
         """Adds or replaces skills for a person: later seeds leave them alone. Items of inactive skills count as not
         classified."""
 
+    async def find_seed(self) -> str | None:
+        """The digest of the skills that were seeded last; None before the first ones."""
+
     async def seed_skills(self, digest: str, skills: Sequence[Skill]) -> bool:
         """Makes these the seeded skills, unless this digest was the last one seeded; returns whether it did.
 

@@ -152,7 +152,8 @@ def test_commands_that_read_change_nothing(small_folder: Path) -> None:
         assert list_files(small_folder) == files, command
     for file in (mine, other):
         for command in (["search", "echo"], ["list-servers"], ["skills", "suggestions"]):
-            toolscript(*command, "--config", file)
+            is_refused = file == other and command[0] != "list-servers"
+            toolscript(*command, "--config", file, code=2 if is_refused else 0)
             assert dump(small_folder) == before, [*command, file]
     assert "Echoes" in toolscript("skills", "suggestions").stdout
     configure({}, "mine.json")
@@ -163,11 +164,10 @@ def test_commands_that_read_change_nothing(small_folder: Path) -> None:
 def test_another_configuration_is_named_in_one_line_and_used_only_by_a_sync(small_folder: Path) -> None:
     mine, other = configure({"good": GOOD}, "mine.json"), configure({"new": GOOD}, "other.json")
     toolscript("sync", "--config", mine)
-    note = toolscript("list-tools", "--config", other).stderr
+    implied = configure({"new": GOOD}, ".toolscript.json")
+    note = toolscript("list-tools").stderr
     assert note.count("\n") == 1
-    assert f"is that of {mine}; {other} is not used" in note
-    configure({"new": GOOD}, ".toolscript.json")
-    assert f"is that of {mine}; " in toolscript("list-tools").stderr
+    assert f"is that of {mine}; {implied} is not used" in note
     Path(".toolscript.json").unlink()
     assert toolscript("list-tools").stderr == ""
     switched = toolscript("sync", "--config", other).stderr
@@ -246,8 +246,8 @@ def test_a_missing_configuration_is_named_and_the_demo_is_not_used(small_folder:
         assert "exist: name another with --config, or choose another folder with --data-dir" in error
         assert error.count("\n") == 1
     other = configure({"new": GOOD}, "other.json")
-    assert f"{file}; {other} is not used" in toolscript("list-tools", "--config", other).stderr
-    assert file in toolscript("call", "good__pid", "--config", other, code=3).stderr.splitlines()[-1]
+    assert f"{file}, not that of {other}: " in toolscript("list-tools", "--config", other, code=2).stderr
+    assert file in toolscript("call", "good__pid", "--config", other, code=2).stderr
     toolscript("sync", "--config", other)
     assert find_tools() == ["new__echo", "new__pid"]
     assert not (small_folder / "demo").exists()

@@ -341,6 +341,10 @@ class SqlSkills:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    async def find_seed(self) -> str | None:
+        rows = await self._database.read(lambda session: session.rows("SELECT digest FROM skill_seeds"))
+        return rows[0]["digest"] if rows else None
+
     async def seed_skills(self, digest: str, skills: Sequence[Skill]) -> bool:
         if await self._database.read(lambda session: _is_seeded(session, digest)):
             return False  # without a write: commands that only read seed too

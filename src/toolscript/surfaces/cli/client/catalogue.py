@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolscript.configuration.data_files import replace_file
 from toolscript.configuration.files import FILE_NAME, Configuration, load_configuration
-from toolscript.domain.errors import Unavailable
+from toolscript.domain.errors import Invalid, NotFound, Unavailable
 from toolscript.domain.programs import WORKFLOW_SERVER
 from toolscript.domain.servers import ServerSpec, ServerStart, ServerState
 from toolscript.settings import Settings
@@ -93,10 +94,7 @@ def choose_catalogue(settings: Settings, folder: Path | None = None, *, switchin
                 note = f"the catalogue in {settings.data} was that of {record.name}; now it is that of {_join(named)}"
         else:
             if named:
-                note = (
-                    f"the catalogue in {settings.data} is that of {record.name}; {_join(named)} is not used: switch "
-                    "to it with `toolscript sync`, or choose another folder with --data-dir"
-                )
+                note = _name_unused(settings, record, named)
             if known:
                 settings, folder, named = replace(settings, config=record.config), record.folder or folder, known
                 configuration = read_configuration(settings, folder)
@@ -104,6 +102,19 @@ def choose_catalogue(settings: Settings, folder: Path | None = None, *, switchin
                 configuration = replace(configuration, servers=())
     is_real = named or record.candidates or record.servers or (not switching and _is_shared(settings))
     return CatalogueChoice(settings, folder, configuration, not is_real, record, note)
+
+
+def _name_unused(settings: Settings, record: CatalogueRecord, named: Sequence[Path]) -> str:
+    """A note about default files that are not used. Raises Invalid for a file that the command or the environment
+    names: the answer would be that of another one."""
+    problem, files = f"the catalogue in {settings.data} is that of {record.name}", _join(named)
+    if settings.config is None:
+        return f"{problem}; {files} is not used: switch to it with `toolscript sync`, or choose another --data-dir"
+    raise Invalid(
+        f"{problem}, not that of {files}: switch to it with `toolscript sync --config {shlex.quote(files)}`, or choose "
+        "another folder with --data-dir",
+        details={"field": "--config", "allowed": [str(file) for file in record.files]},
+    )
 
 
 def require_configuration(record: CatalogueRecord, data: Path) -> None:

@@ -22,6 +22,7 @@ from toolscript.surfaces.logs import configure_logging
 
 if TYPE_CHECKING:
     from toolscript.app.app import App
+    from toolscript.app.catalogue_use import CatalogueUse
 
 Result = TypeVar("Result")
 Local = Callable[["App"], Awaitable[Any]]
@@ -99,7 +100,10 @@ def run_in_session(
         choice = choose_catalogue(settings, switching=refresh) if with_catalogue else None
         from toolscript.app.app import open_app  # --help must not wait for engines to load
 
-        async with open_app(choice.settings if choice else settings, demo=bool(choice and choice.is_demo)) as app:
+        use_of_catalogue: CatalogueUse = "leave" if choice is None else "change" if refresh else "read"
+        async with open_app(
+            choice.settings if choice else settings, demo=bool(choice and choice.is_demo), catalogue=use_of_catalogue
+        ) as app:
             classified = 0
             if choice:
                 classified = await prepare_catalogue(
