@@ -189,12 +189,32 @@ async def test_fingerprints_can_be_read_by_id(item_store: ItemStore, skill_store
     assert await item_store.get_fingerprints(item_ids=[]) == []
 
 
+DAY = 86_400.0
+
+
 async def test_servers_are_those_that_any_configuration_names(item_store: ItemStore) -> None:
-    assert await item_store.set_servers("one", ["a", "b"], only=False) == {"a", "b"}
-    assert await item_store.set_servers("two", ["b", "c"], only=False) == {"a", "b", "c"}
-    assert await item_store.set_servers("one", ["d"], only=False) == {"b", "c", "d"}
-    assert await item_store.set_servers("two", [], only=False) == {"d"}
-    assert await item_store.set_servers("three", ["e"], only=True) == {"e"}
+    async def name(configuration: str, *servers: str, only: bool = False) -> frozenset[str]:
+        return await item_store.set_servers(configuration, servers, only=only, now=DAY, max_age=DAY)
+
+    assert await name("one", "a", "b") == {"a", "b"}
+    assert await name("two", "b", "c") == {"a", "b", "c"}
+    assert await name("one", "d") == {"b", "c", "d"}
+    assert await name("two") == {"d"}
+    assert await name("three", "e", only=True) == {"e"}
+
+
+@pytest.mark.req("X-08", "G-20")
+async def test_a_configuration_is_forgotten_on_request_and_when_nobody_uses_it(item_store: ItemStore) -> None:
+    async def name(configuration: str, *servers: str, now: float) -> frozenset[str]:
+        return await item_store.set_servers(configuration, servers, only=False, now=now, max_age=DAY)
+
+    await name("one", "a", now=1)
+    await name("two", "a", "b", now=2)
+    assert await item_store.list_configurations() == {"one": {"a"}, "two": {"a", "b"}}
+    assert await item_store.forget_configuration("two") == {"a"}
+    assert await item_store.forget_configuration("two") == {"a"}
+    assert await name("three", "c", now=DAY) == {"a", "c"}
+    assert await name("three", "c", now=DAY + 2) == {"c"}
 
 
 PINNED = Item("files", "read", "Reads a file \u200b😀", input_schema={"type": "object", "required": ["b", "a"]})

@@ -62,9 +62,17 @@ class ItemStore(Protocol):
     async def get_fingerprints(self, servers: Ids = None, *, item_ids: Ids = None) -> list[ItemFingerprint]:
         """What a sync compares of each item, active or not, ordered by id: of these servers and with these ids."""
 
-    async def set_servers(self, configuration: str, servers: Several[str], *, only: bool) -> frozenset[str]:
-        """Records that this configuration names exactly these servers; with `only`, that there is no other one. Returns
-        all servers that any configuration names."""
+    async def set_servers(
+        self, configuration: str, servers: Several[str], *, only: bool, now: float, max_age: float
+    ) -> frozenset[str]:
+        """Records that this configuration names exactly these servers; with `only`, that there is no other one.
+        Forgets those that were not recorded for `max_age` seconds. Returns all servers that any configuration names."""
+
+    async def list_configurations(self) -> dict[str, frozenset[str]]:
+        """The servers of each recorded configuration."""
+
+    async def forget_configuration(self, configuration: str) -> frozenset[str]:
+        """Removes the record of a configuration. Returns all servers that any other one names."""
 
     async def count_terms(self, terms: Sequence[int]) -> TermCounts:
         """How many active items contain each term."""

@@ -95,3 +95,23 @@ def test_a_search_that_names_another_configuration_is_refused(filled_folder: Pat
         assert f"toolscript sync --config {other}" in refused.stderr
         assert dump(filled_folder) == before, command
     assert find_tools("--config", str(Path("mine.json").absolute())) == ["good__echo", "good__pid"]
+
+
+@pytest.mark.slow
+@pytest.mark.req("G-20")
+def test_tools_of_a_renamed_configuration_leave_a_store_of_several_machines(
+    small_folder: Path, postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOOLSCRIPT_STORE", postgres)
+    first, second = (make_scripted_spec(tools=[tool]) for tool in ("echo", "pid"))
+    toolscript("sync", "--config", configure({"old": first, "kept": second}, "before.json"))
+    Path("before.json").unlink()
+    after = configure({"kept": second}, "after.json")
+    toolscript("sync", "--config", after)
+    assert find_tools() == ["kept__pid"]
+
+    toolscript("sync", "--config", configure({"other": first}, "other.json"))
+    assert find_tools() == ["kept__pid", "other__echo"]  # perhaps another machine uses the first file
+    assert "there are" in toolscript("sync", "--take-over", "never.json", code=4).stderr
+    toolscript("sync", "--take-over", after)
+    assert find_tools() == ["other__echo"]

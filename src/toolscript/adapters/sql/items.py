@@ -91,15 +91,36 @@ class SqlItems:
 
         return await self._database.read(work)
 
-    async def set_servers(self, configuration: str, servers: Collection[str], *, only: bool) -> frozenset[str]:
+    async def set_servers(
+        self, configuration: str, servers: Collection[str], *, only: bool, now: float, max_age: float
+    ) -> frozenset[str]:
         def work(session: Session) -> frozenset[str]:
-            others = "TRUE" if only else "configuration = :configuration"
-            session.run(f"DELETE FROM configured_servers WHERE {others}", configuration=configuration)
-            session.run_many(
-                "INSERT INTO configured_servers (server, configuration) VALUES (:server, :configuration)",
-                [{"server": server, "configuration": configuration} for server in sorted(set(servers))],
+            session.run("UPDATE configured_servers SET seen_at = :now WHERE seen_at = 0", now=now)
+            session.run(
+                "DELETE FROM configured_servers WHERE configuration = :configuration OR seen_at < :oldest",
+                configuration=configuration,
+                oldest=float("inf") if only else now - max_age,
             )
-            return frozenset(row["server"] for row in session.rows("SELECT server FROM configured_servers"))
+            session.run_many(
+                "INSERT INTO configured_servers (server, configuration, seen_at) VALUES (:server, :configuration, :now)",
+                [{"server": name, "configuration": configuration, "now": now} for name in sorted(set(servers))],
+            )
+            return _read_servers(session)
+
+        return await write_scope(self._database, SCOPE, work)
+
+    async def list_configurations(self) -> dict[str, frozenset[str]]:
+        statement = "SELECT configuration, server FROM configured_servers ORDER BY configuration"
+        servers: dict[str, set[str]] = {}
+        for row in await self._database.read(lambda session: session.rows(statement)):
+            servers.setdefault(row["configuration"], set()).add(row["server"])
+        return {configuration: frozenset(names) for configuration, names in servers.items()}
+
+    async def forget_configuration(self, configuration: str) -> frozenset[str]:
+        def work(session: Session) -> frozenset[str]:
+            statement = "DELETE FROM configured_servers WHERE configuration = :configuration"
+            session.run(statement, configuration=configuration)
+            return _read_servers(session)
 
         return await write_scope(self._database, SCOPE, work)
 
@@ -117,6 +138,10 @@ class SqlItems:
 
     async def close(self) -> None:
         await self._database.close()
+
+
+def _read_servers(session: Session) -> frozenset[str]:
+    return frozenset(row["server"] for row in session.rows("SELECT server FROM configured_servers"))
 
 
 def _active_rows(session: Session, item_ids: Sequence[str]) -> list[dict[str, Any]]:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 
 from toolscript.domain.catalog import Item, ItemFingerprint
+from toolscript.domain.errors import NotFound
 from toolscript.domain.servers import TrustPolicy
 from toolscript.ports.indexes import VectorCache, VectorIndex
 from toolscript.ports.models import Classifier, Embedder
@@ -32,6 +34,11 @@ from toolscript.services.trust.screening import Screening
 
 # The number of items of each type, by server.
 ItemCounts = Mapping[str, Mapping[str, int]]
+
+# After so long without a gateway or a sync that uses it, a configuration is forgotten.
+MAX_UNSEEN_SECONDS = 7 * 86_400.0
+# What people call the configuration that no file names.
+DEFAULT_FILES = "default"
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +64,7 @@ class Sync:
         learns: bool = True,
         screening: Screening | None = None,
         reader: DefinitionReader | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         """`classifier` classifies every new item; `refiner` classifies it again in the background, at most every
         `refine_every` seconds. `on_change` is called after every write that may change search results; `version` is
@@ -70,6 +78,9 @@ class Sync:
             item_store, skill_store, index, embedder, cache, classifier, on_change, version, steps
         )
         self._configuration, self._is_shared = configuration, version is not None
+        self._configured: frozenset[str] = frozenset()
+        """The servers of the configuration."""
+        self._clock = clock
         self._screening = screening
         self._lock = asyncio.Lock()
         self.refinement = Refinement(
@@ -98,8 +109,8 @@ class Sync:
         their configurations count; elsewhere the configuration replaces all others.
         """
         async with self._lock:
-            self._index.servers = frozenset(servers)
-            named = await self._item_store.set_servers(self._configuration, servers, only=not self._is_shared)
+            self._index.servers = self._configured = frozenset(servers)
+            named = await self._record_servers()
             items = [item for item in await self._item_store.get_fingerprints() if item.is_active]
             await self._retire([item.id for item in items if item.server not in named])
             kept = [item for item in items if item.server in named]
@@ -115,6 +126,41 @@ class Sync:
         for item in kept:
             counts.setdefault(item.server, Counter())[item.type.value] += 1
         return counts
+
+    async def renew(self) -> bool:
+        """Records that the configuration is in use, so that it is not forgotten, and retires what no other gateway has
+        served for a week. A gateway does this every hour. Returns whether somebody had forgotten this configuration,
+        whose servers have to be listed again then."""
+        async with self._lock:
+            known = await self._item_store.list_configurations()
+            await self._retire_others(await self._record_servers())
+        return bool(self._configured) and self._configuration not in known
+
+    async def take_over(self, configuration: str) -> None:
+        """Forgets another configuration, such as one whose file was renamed: items of servers that only it names become
+        inactive. Raises NotFound, with the configurations there are."""
+        async with self._lock:
+            others = (await self._item_store.list_configurations()).keys() - {self._configuration}
+            if configuration not in others:
+                known = ", ".join(sorted(name or DEFAULT_FILES for name in others)) or "none"
+                raise NotFound(
+                    f"no other configuration {configuration or DEFAULT_FILES} in this store: there are {known}",
+                    details={"field": "take_over", "allowed": sorted(others)},
+                )
+            await self._retire_others(await self._item_store.forget_configuration(configuration))
+
+    async def _record_servers(self) -> frozenset[str]:
+        return await self._item_store.set_servers(
+            self._configuration,
+            self._configured,
+            only=not self._is_shared,
+            now=self._clock(),
+            max_age=MAX_UNSEEN_SECONDS,
+        )
+
+    async def _retire_others(self, named: Collection[str]) -> None:
+        items = await self._item_store.get_fingerprints()
+        await self._retire([item.id for item in items if item.is_active and item.server not in named])
 
     async def complete_index(self, progress: Progress | None = None) -> frozenset[str]:
         """Writes the points that the index lacks, and returns the servers of the catalogue's items. For commands that

@@ -16,6 +16,7 @@ from toolscript.adapters.sql.catalogue_version import SqlCatalogueVersion
 from toolscript.adapters.sql.items import SqlItems
 from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.domain.catalog import Assignment, Item, Skill
+from toolscript.domain.errors import NotFound
 from toolscript.domain.filters import EVERYTHING, Filter
 from toolscript.domain.search import Point, Terms, Vector
 from toolscript.services.catalogue import indexing
@@ -210,6 +211,45 @@ async def test_a_gateway_retires_only_tools_of_servers_that_no_configuration_nam
     await theirs.configure(["b"])
     assert await find_tools() == ["b__do"]
     assert await index.count(TOOLS) == 1
+    await database.close()
+
+
+@pytest.mark.req("X-08", "G-20")
+async def test_tools_of_a_configuration_that_nobody_uses_are_retired_on_request_and_after_a_week() -> None:
+    """A configuration file was renamed: the tools of the old name have no gateway."""
+    database, index, embedder = open_memory_database(), MemoryIndex(), HashedEmbedder(16)
+    await index.open(tools_collection(embedder.model, embedder.dimensions))
+    stores, version = (SqlItems(database), SqlSkills(database)), SqlCatalogueVersion(database)
+    now = 1_000_000.0
+
+    def open_sync(configuration: str) -> Sync:
+        return Sync(*stores, index, embedder, version=version, configuration=configuration, clock=lambda: now)
+
+    async def find_tools() -> list[str]:
+        return [stored.item.id for stored in await stores[0].get_items()]
+
+    old, new = open_sync("/old.json"), open_sync("/new.json")
+    for gateway, servers in ((old, ["a", "both"]), (new, ["both", "c"])):
+        await gateway.configure(servers)
+        for server in servers:
+            await gateway.run([Item(server, "do")], servers=[server])
+    with pytest.raises(NotFound, match=r"no other configuration /odl\.json.*there are /old\.json"):
+        await new.take_over("/odl.json")
+    with pytest.raises(NotFound):
+        await new.take_over("/new.json")
+    await new.take_over("/old.json")
+    assert await find_tools() == ["both__do", "c__do"]
+    assert await index.count(TOOLS) == 2
+
+    assert await old.renew()  # it is still in use: its servers have to be listed again
+    assert not await old.renew()
+    await old.run([Item("a", "do")], servers=["a"])
+    now += sync_module.MAX_UNSEEN_SECONDS - 1
+    assert not await new.renew()
+    assert await find_tools() == ["a__do", "both__do", "c__do"]
+    now += 2
+    await new.renew()
+    assert await find_tools() == ["both__do", "c__do"]
     await database.close()
 
 

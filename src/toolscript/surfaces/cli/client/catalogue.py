@@ -77,12 +77,21 @@ class CatalogueChoice:
     note: str | None = None
     """What is unexpected about the choice."""
 
+    @property
+    def renamed(self) -> str | None:
+        """The name, for the store, of the remembered configuration, if its files no longer exist and others are
+        used."""
+        record = self.record
+        if record.files or not record.candidates or record.config == self.settings.config:
+            return None
+        return str(record.config) if record.config else ""
+
 
 def choose_catalogue(settings: Settings, folder: Path | None = None, *, switching: bool = False) -> CatalogueChoice:
     """The catalogue of the configuration that the data folder remembers, if it does; else of the one that the settings
-    or the default files name; else the demo. With `switching`, what is named comes first. Raises Invalid, and
-    Unavailable when the record cannot be read, or with `switching` when the remembered configuration does not exist and
-    no other is named."""
+    or the default files name; else the demo. With `switching`, what is named comes first; without it, naming another
+    configuration than the remembered one is refused. Raises Invalid, and Unavailable when the record cannot be read, or
+    with `switching` when the remembered configuration does not exist and no other is named."""
     folder, record = folder or Path.cwd(), _read_record_or_raise(settings.data)
     configuration = read_configuration(settings, folder)
     named, known, note = _find_files(settings.config, folder), record.files, None
@@ -267,8 +276,17 @@ async def index_servers(app: App, choice: CatalogueChoice, *, within: float, nam
     specs = choice.configuration.servers
     stopped = choice.record.stopped
     await connect_servers(app.gateway, specs, stopped=stopped, within=within, name_failed=name_failed)
+    await retire_renamed(app, choice)
     listed = {s.name for s in app.gateway.statuses if s.state in LISTED_STATES}
     write_record(choice, compute_digests([s for s in specs if s.name in listed]))
+
+
+async def retire_renamed(app: App, choice: CatalogueChoice) -> None:
+    """Retires what only the former name of the configuration has, after a rename of its file. Elsewhere the new
+    configuration has replaced all others."""
+    if choice.renamed is not None and _is_shared(choice.settings):
+        with suppress(NotFound):
+            await app.sync.take_over(choice.renamed)
 
 
 async def connect_servers(

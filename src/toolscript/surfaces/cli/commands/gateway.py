@@ -30,6 +30,7 @@ from toolscript.surfaces.cli.client.catalogue import (
     load_demo,
     read_configuration,
     read_record,
+    retire_renamed,
     write_record,
 )
 from toolscript.surfaces.cli.client.gateway import find_running_gateway
@@ -62,6 +63,8 @@ SAMPLE = "put my changes into version control"
 FIRST_CONNECT_SECONDS = 9.0
 # How often the demo looks for a configuration.
 POLL_SECONDS = 1.0
+# How often a gateway records that it uses its configuration.
+RENEW_SECONDS = 3600.0
 # The pause before documents that could not be indexed are tried again; it doubles each time.
 MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 5.0, 60.0
 
@@ -230,7 +233,7 @@ class GatewayRun:
             following = app.gateway.follow(
                 self._stamps, lambda: _read_stamps(self._configuration), lambda: self._reload(loop)
             )
-            await asyncio.gather(background, following)
+            await asyncio.gather(background, following, _renew_configuration(app))
         finally:
             background.cancel()
             await asyncio.gather(background, return_exceptions=True)
@@ -294,6 +297,7 @@ class GatewayRun:
             await app.sync.retire_demo()
         with board.show():
             await app.gateway.apply(specs, listed=record.servers, stopped=record.stopped)
+            await retire_renamed(app, self._choice)
             self._keep_record()
             if compute_digests(specs).items() <= record.servers.items():
                 self.server.served.mark_ready()  # all servers are indexed already; calls wait for their connection
@@ -346,6 +350,17 @@ class GatewayRun:
         if app := self.server.served.current:
             self._stopped = app.gateway.stopped
         write_record(self._choice, listed, self._stopped)
+
+
+async def _renew_configuration(app: App) -> None:
+    """Records every hour that a gateway uses the configuration: what nobody uses is forgotten."""
+    while True:
+        await asyncio.sleep(RENEW_SECONDS)
+        try:
+            if await app.sync.renew():
+                await app.gateway.refresh()
+        except ToolscriptError as error:  # the store: the next hour comes
+            log.warning("configuration_not_renewed", extra={"reason": error.message})
 
 
 async def _warm_up(app: App) -> None:
