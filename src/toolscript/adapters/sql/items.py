@@ -101,8 +101,9 @@ class SqlItems:
                 configuration=configuration,
                 oldest=float("inf") if only else now - max_age,
             )
+            columns = "(server, configuration, seen_at) VALUES (:server, :configuration, :now)"
             session.run_many(
-                "INSERT INTO configured_servers (server, configuration, seen_at) VALUES (:server, :configuration, :now)",
+                f"INSERT INTO configured_servers {columns}",
                 [{"server": name, "configuration": configuration, "now": now} for name in sorted(set(servers))],
             )
             return _read_servers(session)
