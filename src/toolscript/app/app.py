@@ -390,26 +390,14 @@ async def open_app(
 
 
 async def _open_adapters(
-    settings: Settings,
-    stack: AsyncExitStack,
-    *,
-    fresh_index: bool,
-    serving: bool,
-    demo: bool,
-    catalogue: CatalogueUse,
+    settings: Settings, stack: AsyncExitStack, *, fresh_index: bool, serving: bool, demo: bool, catalogue: CatalogueUse
 ) -> App:
     language_model, reranker = open_language_model(settings), await open_reranker(settings)
     argument_checker = WorkerChecker()
     _close_at_exit(stack, language_model, reranker, argument_checker)
     observability = open_observability(settings, stack, serving=serving)
-    if not settings.index or not settings.store:
-        _prepare_folder(settings)
-    index = open_index(settings)
-    _close_at_exit(stack, index)
     is_shared = settings.index.startswith(("http", "postgres"))
-    is_stale = settings.search_no_cache and not is_shared and catalogue != "leave"
-    stale = (TOOLS, SKILLS) if is_stale else ()
-    await drop_collections(index, ALL if fresh_index else stale, damaged=serving)
+    index = await _open_index(settings, stack, is_shared, fresh=fresh_index, serving=serving, catalogue=catalogue)
     model, text_model = await _open_models(settings, index, stack)
     database = await asyncio.to_thread(Database, store_url(settings))
     _close_at_exit(stack, database)
@@ -449,6 +437,20 @@ async def _open_adapters(
         rate_buckets=PostgresBuckets(database, Buckets()) if settings.store.startswith("postgres") else Buckets(),
         catalogue_version=catalogue_version,
     )
+
+
+async def _open_index(
+    settings: Settings, stack: AsyncExitStack, is_shared: bool, *, fresh: bool, serving: bool, catalogue: CatalogueUse
+) -> VectorIndex:
+    """The index, without the collections that this run builds again."""
+    if not settings.index or not settings.store:
+        _prepare_folder(settings)
+    index = open_index(settings)
+    _close_at_exit(stack, index)
+    is_stale = settings.search_no_cache and not is_shared and catalogue != "leave"
+    stale = (TOOLS, SKILLS) if is_stale else ()
+    await drop_collections(index, ALL if fresh else stale, damaged=serving)
+    return index
 
 
 def _prepare_folder(settings: Settings) -> None:

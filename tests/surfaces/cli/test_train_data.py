@@ -71,7 +71,7 @@ def test_a_gateway_gives_the_tools_with_their_schemas(tmp_path: Path) -> None:
 
 def test_the_answer_in_words_names_what_was_left_out(tmp_path: Path, judged: Path) -> None:
     shown = invoke("train-data", str(tmp_path / "mine"), "--queries", str(judged))
-    assert "Wrote 56 tools, 1 queries and 1 tasks" in shown.stdout
+    assert "Wrote 56 tools, 1 query and 1 task" in shown.stdout
     assert "left out: no__such" in shown.stderr
 
 

@@ -17,6 +17,7 @@ from toolscript.surfaces.cli.main import run
 def toolscript(folder: Path, *words: str, code: int | None = 0) -> Result:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
+        patch.setenv("TOOLSCRIPT_SEARCH_MODEL", "hashed-64")  # the model of run_gateway
         done = CliRunner().invoke(run, [*words, "--data-dir", str(folder / "data")])
     assert code is None or done.exit_code == code, done.output
     return done
@@ -44,7 +45,7 @@ def test_a_server_is_stopped_stays_so_in_the_next_run_and_is_started(tmp_path: P
     assert read_state(tmp_path)["state"] == "stopped"
     assert "stopped" in toolscript(tmp_path, "call", "own__echo", "--arg", "text=x", code=3).stderr
     with run_gateway(tmp_path, "--data-dir", str(tmp_path / "data")) as again:
-        assert "0 of 1 servers ready, 1 stopped" in again.output
+        assert "0 of 1 server ready, 1 stopped" in again.output
         assert (state := read_state(tmp_path))["reason"].startswith("stopped")
         assert state["tools"] == 1
         assert toolscript(tmp_path, "servers", "start", "own").stdout in {"own: starting\n", "own: ready\n"}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.servers import make_scripted_spec
-from tests.surfaces.cli.test_remembered_configuration import configure, dump, find_tools, toolscript
+from tests.surfaces.cli.configuration.test_remembered_configuration import configure, dump, find_tools, toolscript
 
 pytestmark = pytest.mark.req("X-08")
 
