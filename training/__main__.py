@@ -22,6 +22,7 @@ SOURCES = {
     "--tools": "files with tools, a JSON object a line (.jsonl or .jsonl.gz)",
     "--queries": "files with their queries; default: those of this folder",
     "--tasks": "files with tasks that need several tools",
+    "--operations": "files with requests that differ in the operation, with near misses",
     "--catalogue": "files with further tools, without queries",
     "--sets": "folders of evaluation sets, never trained on",
 }
@@ -43,6 +44,8 @@ def _run_prepare(options: argparse.Namespace) -> None:
         options.data,
         tools=options.tools,
         queries=options.queries or [HERE / "queries.jsonl"],
+        operations=options.operations,
+        servers=options.servers,
         tasks=options.tasks or ([] if options.queries else [HERE / "tasks.jsonl"]),
         catalogues=options.catalogue,
         sets=options.sets,
@@ -98,6 +101,22 @@ def _run_fit(options: argparse.Namespace) -> None:
     print(f"wrote {options.out}")
 
 
+def _run_sets(options: argparse.Namespace) -> None:
+    from training.request_sets import write_request_sets
+
+    folders = write_request_sets(
+        options.out, HERE / "requests", servers=options.servers, tools=options.tools, catalogue=options.catalogue
+    )
+    print("wrote", *folders)
+
+
+def _run_operations(options: argparse.Namespace) -> None:
+    from training.operations import measure_operations
+
+    shares = measure_operations(options.requests, servers=options.servers, tools=options.tools, model=options.model)
+    print(", ".join(f"{name} {100 * share:.1f} %" for name, share in shares.items()))
+
+
 def _run_relevance(options: argparse.Namespace) -> None:
     from training.relevance import fit_relevance, judge_hits, write_relevance
 
@@ -129,7 +148,18 @@ def _run_all(options: argparse.Namespace) -> None:
 
 def _choose_recipe(options: argparse.Namespace, recipe: Recipe) -> Recipe:
     """The recipe with what the command line changes in it."""
-    names = ("steps", "size", "rate", "teacher_weight", "keep_weight", "unlabelled", "int8")
+    names = (
+        "steps",
+        "size",
+        "rate",
+        "label_weight",
+        "teacher_weight",
+        "align_weight",
+        "keep_weight",
+        "unlabelled",
+        "near_misses",
+        "int8",
+    )
     changed = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     return replace(
         recipe,
@@ -156,10 +186,22 @@ def _build_parser() -> argparse.ArgumentParser:
     measure = commands.add_parser("measure", help="measure tuned or exported models")
     fit = commands.add_parser("fit", help="fit the curves of confidences, with the packaged model or another one")
     relevance = commands.add_parser("relevance", help="fit the curves of relevances in documents")
+    sets = commands.add_parser("sets", help="write the requests of this folder as evaluation sets")
+    operations = commands.add_parser("operations", help="measure requests that differ in the operation only")
     everything = commands.add_parser("all", help="all of it: prepare (with --tools), tune, export, measure")
     for command, run in zip(
-        (prepare, tune, export, measure, fit, relevance, everything),
-        (_run_prepare, _run_tune, _run_export, _run_measure, _run_fit, _run_relevance, _run_all),
+        (prepare, tune, export, measure, fit, relevance, sets, operations, everything),
+        (
+            _run_prepare,
+            _run_tune,
+            _run_export,
+            _run_measure,
+            _run_fit,
+            _run_relevance,
+            _run_sets,
+            _run_operations,
+            _run_all,
+        ),
         strict=True,
     ):
         command.set_defaults(run=run)
@@ -167,6 +209,7 @@ def _build_parser() -> argparse.ArgumentParser:
         command.add_argument("--data", type=Path, required=True, help="the prepared file (.json.gz)")
     for command in (prepare, everything):
         _add_sources(command)
+        command.add_argument("--servers", type=Path, help="folder of the servers that the operations name")
     for command in (tune, everything):
         _add_plan(command)
     for command in (tune, measure, everything):
@@ -179,7 +222,13 @@ def _build_parser() -> argparse.ArgumentParser:
     relevance.add_argument("--work", type=Path, help="data folder that keeps embedded documents; default: none is kept")
     relevance.add_argument("--out", type=Path, required=True, help="the file to write, such as relevance.toml")
     fit.add_argument("--out", type=Path, required=True, help="the file to write, such as ranking.toml")
-    for command in (tune, export, everything):
+    for command in (sets, operations):
+        command.add_argument("--servers", type=Path, required=True, help="folder of the servers that requests/ names")
+        command.add_argument("--tools", type=Path, nargs="+", required=True, help=SOURCES["--tools"])
+    sets.add_argument("--catalogue", type=Path, nargs="+", required=True, help="files with the operations of APIs")
+    operations.add_argument("--requests", type=Path, nargs="+", required=True, help=SOURCES["--operations"])
+    operations.add_argument("--model", help="name or folder of a model; default: the packaged one")
+    for command in (sets, tune, export, everything):
         command.add_argument("--out", type=Path, required=True, help="the folder to write")
     for command in (export, everything):
         command.add_argument("--full", action="store_true", help="keep the ONNX file of 32 bits too")
@@ -206,7 +255,10 @@ def _add_plan(command: argparse.ArgumentParser) -> None:
     command.add_argument("--steps", type=int)
     command.add_argument("--size", type=int, help="pairs in a batch")
     command.add_argument("--rate", type=float, help="learning rate")
+    command.add_argument("--label-weight", type=float, help="weight of the labelled pairs")
     command.add_argument("--teacher-weight", type=float, help="weight of the teacher's similarities")
+    command.add_argument("--align-weight", type=float, help="weight of the distance from the teacher's vectors")
+    command.add_argument("--near-misses", type=int, help="requests with a near miss in a batch")
     command.add_argument("--keep-weight", type=float, help="weight of the base's similarities between plain texts")
     command.add_argument("--unlabelled", type=int, help="pairs in a batch that only the teacher judges")
     command.add_argument("--int8", action=argparse.BooleanOptionalAction, default=None, help="tune for 8 bits")

@@ -36,6 +36,10 @@ class Batch:
 
     pairs: list[Pair] = field(default_factory=list)
     unlabelled: int = 0
+    near_misses: list[int] = field(default_factory=list)
+    """Further tools, which serve none of the requests."""
+    refused: list[tuple[int, int]] = field(default_factory=list)
+    """Requests that no tool serves, each with a near miss."""
 
     @property
     def left(self) -> torch.Tensor:
@@ -43,17 +47,35 @@ class Batch:
 
     @property
     def right(self) -> torch.Tensor:
-        return torch.tensor([pair.right for pair in self.pairs])
+        """The tools of the pairs, then the near misses."""
+        return torch.tensor([pair.right for pair in self.pairs] + self.near_misses)
+
+    @property
+    def refused_requests(self) -> torch.Tensor:
+        return torch.tensor([request for request, _ in self.refused])
+
+    @property
+    def refused_tools(self) -> torch.Tensor:
+        return torch.tensor([tool for _, tool in self.refused])
 
     def build_mask(self) -> torch.Tensor:
         """Which pairs count as unlike or as belonging together: not the same tool a second time, nor a tool that serves
         the request as well."""
         right = self.right
-        allowed = right.unsqueeze(0) != right.unsqueeze(1)
+        allowed = right.unsqueeze(0) != right[: len(self.pairs)].unsqueeze(1)
         for number, pair in enumerate(self.pairs):
             if pair.also:
                 allowed[number, torch.isin(right, torch.tensor(sorted(pair.also)))] = False
         return allowed.fill_diagonal_(True)
+
+
+@dataclass(frozen=True)
+class _Operation:
+    """A request, the tools that serve it, if any, and tools for the same object that do something else."""
+
+    request: int
+    relevant: frozenset[int]
+    near_misses: list[int]
 
 
 class Examples:
@@ -74,6 +96,13 @@ class Examples:
             if not any(tools[tool]["server"] in left_out for tool in members):
                 left, every = table.add(text, QUERY_TOKENS), frozenset(numbers[tool] for tool in members)
                 self._tasks.append([Pair(left, number, every) for number in sorted(every)])
+        self._operations = [
+            _Operation(
+                table.add(text, QUERY_TOKENS), frozenset(numbers[n] for n in relevant), [numbers[n] for n in near]
+            )
+            for text, relevant, near in data.get("operations", ())
+            if near and not any(tools[tool]["server"] in left_out for tool in (*relevant, *near))
+        ]
         self._unlabelled = [
             Pair(table.add(text, QUERY_TOKENS), table.add(tool["text"], TOOL_TOKENS))
             for tool, texts in zip([*tools, *data["catalogue"]], data["unlabelled"], strict=True)
@@ -89,9 +118,18 @@ class Examples:
         self._servers = list(by_server.values())
         self._waiting: list[list[int]] = []
 
-    def draw(self, size: int, unlabelled: int = 0) -> Batch:
-        """A batch of that many labelled pairs, and further ones without a label."""
+    def draw(self, size: int, unlabelled: int = 0, near_misses: int = 0) -> Batch:
+        """A batch of that many labelled pairs, and further ones without a label. Some of the labelled ones have near
+        misses."""
         batch = Batch()
+        for operation in self._random.choices(self._operations, k=near_misses) if self._operations else ():
+            near = self._random.choice(operation.near_misses)
+            if operation.relevant:
+                tool = self._random.choice(sorted(operation.relevant))
+                batch.pairs.append(Pair(operation.request, tool, operation.relevant))
+                batch.near_misses.append(near)
+            else:
+                batch.refused.append((operation.request, near))
         if self._parts:
             batch.pairs += self._random.choices(self._parts, k=int(size * SELF_SHARE))
         if self._tasks:

@@ -17,7 +17,7 @@ from training.weights import CONFIG, TOKENIZER, WEIGHTS
 
 State = Mapping[str, torch.Tensor]
 # Texts of similar length run together, so that little is padded.
-CHUNK = 512
+CHUNK = 2048
 
 
 class Encoder(torch.nn.Module):
@@ -26,8 +26,10 @@ class Encoder(torch.nn.Module):
     def __init__(self, folder: Path, device: str) -> None:
         super().__init__()
         self.folder, self.device = folder, device
-        # Attention by the plain formula: the faster kernels do not give the same numbers twice.
+        # The fused kernel is three times as fast on a GPU, and does not give the same numbers twice. MPNet has none.
         config = AutoConfig.from_pretrained(folder, attn_implementation="eager")
+        if device == "cuda" and config.model_type == "bert":
+            config = AutoConfig.from_pretrained(folder, attn_implementation="sdpa")
         self.model = AutoModel.from_config(config, add_pooling_layer=False).float()
         prefix = f"{config.model_type}."
         weights = {name.removeprefix(prefix): value.float() for name, value in load_file(folder / WEIGHTS).items()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from toolscript.services.tools.hybrid_search import RULES
 from toolscript.services.tools.ranking import Blend
 from toolscript.settings import load_settings
 from training.fit import Judged
-from training.prepare import read_rows
+from training.prepare import read_rows, read_servers
 
 # Requests of these kinds are served by no catalogue, however large.
 NEVER_SERVED = ("chat", "noise")
@@ -65,7 +64,9 @@ def read_catalogues(
             if row.get("kind") in NEVER_SERVED:
                 never.append(row["query"])
     for names, several in sorted(own.items()):
-        yield Catalogue("+".join(names), "+".join(names), _read_servers(servers, names), several)
+        name = "+".join(names)
+        items = {f"{item.server}__{item.name}": item for item in read_servers(servers, names)}
+        yield Catalogue(name, name, items, several)
     if not further:
         return
     everything = {f"{data.name}/{i}": item for data in found for i, item in data.items.items()}
@@ -78,21 +79,6 @@ def read_catalogues(
         step = max(1, len(several) // SAMPLE)
         yield Catalogue(LARGE, data.name, large, several[::step][:SAMPLE])
     yield Catalogue(LARGE, LARGE, large, [(text, NOBODY) for text in never])
-
-
-def _read_servers(folder: Path, names: Sequence[str]) -> dict[str, Item]:
-    items = {}
-    for server in names:
-        listed = json.loads((folder / f"{server}.json").read_text(encoding="utf-8"))["tools"]
-        for tool in listed:
-            row: dict[str, Any] = {
-                "server": server,
-                "name": tool["name"],
-                "description": tool.get("description"),
-                "input_schema": tool.get("inputSchema"),
-            }
-            items[f"{server}__{tool['name']}"] = parse_item(row)
-    return items
 
 
 async def _judge(catalogues: Iterable[Catalogue], model: str | None) -> dict[str, list[Judged]]:

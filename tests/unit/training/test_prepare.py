@@ -54,6 +54,29 @@ def test_queries_and_tasks_of_unknown_tools_are_left_out(sources: Sources, tmp_p
     assert [members for members, _ in data["tasks"]] == [[0, 1]]
 
 
+def test_held_out_queries_are_left_out(sources: Sources, tmp_path: Path) -> None:
+    rows = [{"server": "server0", "name": "diary", "query": q, "split": q} for q in ("train", "held_out")]
+    sources["queries"] = [write_lines(tmp_path / "translated.jsonl", rows)]
+    prepare(tmp_path / "data.json.gz", **sources)
+    assert read_prepared(tmp_path / "data.json.gz")["queries"] == [[1, "train"]]
+
+
+def test_operations_name_their_tools_also_those_of_further_servers(sources: Sources, tmp_path: Path) -> None:
+    tool = {"name": "clock", "description": "Tells the time.", "inputSchema": {"type": "object"}}
+    (tmp_path / "time.json").write_text(json.dumps({"tools": [tool]}))
+    rows = [
+        {"catalogue": ["server0"], "query": "burn it", "relevant": [], "near_miss": ["server0__diary"]},
+        {"catalogue": ["time"], "query": "now?", "relevant": ["time__clock"], "near_miss": ["time__gone"]},
+    ]
+    sources["operations"] = [write_lines(tmp_path / "operations.jsonl", rows)]
+    with pytest.raises(SystemExit, match="--servers is required: the folder with the tools of time"):
+        prepare(tmp_path / "data.json.gz", **sources)
+    prepare(tmp_path / "data.json.gz", **sources, servers=tmp_path)
+    data = read_prepared(tmp_path / "data.json.gz")
+    assert data["operations"] == [["burn it", [], [1]], ["now?", [50], []]]
+    assert data["tools"][50]["text"] == "time clock: Tells the time."
+
+
 def test_tools_have_the_texts_that_the_product_embeds(sources: Sources, tmp_path: Path) -> None:
     prepare(tmp_path / "data.json.gz", **sources)
     first = read_prepared(tmp_path / "data.json.gz")["tools"][0]

@@ -42,6 +42,7 @@ def data() -> dict[str, Any]:
         "tasks": [[[0, 1], "read it and write it"]],
         "validation_servers": ["s1"],
         "catalogue": [],
+        "operations": [["burn the ledger", [], [0]], ["look at the ledger", [0], [1]]],
         "unlabelled": [[f"could you {name}"] for name in names],
         "passages": [f"A long plain sentence about the number {n} and its many neighbours." for n in range(8)],
         "sets": {},
@@ -59,7 +60,7 @@ def recipe(**changes: Any) -> Recipe:
 
 @pytest.mark.parametrize("int8", [False, True])
 def test_the_same_seeds_give_the_same_weights(tiny: Path, data: dict[str, Any], int8: bool) -> None:
-    plan = recipe(teacher_weight=1.0, unlabelled=4, keep_weight=1.0, int8=int8)
+    plan = recipe(teacher_weight=1.0, align_weight=1.0, unlabelled=4, near_misses=2, keep_weight=1.0, int8=int8)
     first, second = (train(data, tiny, plan, teacher=tiny).read_state() for _ in range(2))
     assert all(torch.equal(first[name], second[name]) for name in first)
     other = train(data, tiny, Recipe(plan.plan, seeds=(3, 4)), teacher=tiny).read_state()
@@ -78,6 +79,35 @@ def test_tuning_brings_requests_nearer_to_their_tools(tiny: Path, data: dict[str
     assert compare(tmp_path / "out") > compare(tiny) + 0.1
 
 
+def test_a_request_that_no_tool_serves_moves_away_from_its_near_miss(
+    tiny: Path, data: dict[str, Any], tmp_path: Path
+) -> None:
+    refused, tool = data["operations"][0][0], data["tools"][0]["text"]
+    data["operations"] = data["operations"][:1]
+
+    def compare(near_misses: int) -> float:
+        plan = Plan(steps=20, size=8, rate=3e-3, near_misses=near_misses)
+        train(data, tiny, Recipe(plan, seeds=(1,), original_share=0.0)).save(tmp_path / str(near_misses))
+        first, second = open_encoder(tmp_path / str(near_misses), "cpu")([refused, tool])
+        return float(first @ second)
+
+    assert compare(4) < compare(0) - 0.1
+
+
+def test_near_misses_stand_beside_the_tools_of_a_batch(data: dict[str, Any]) -> None:
+    table = TextTable()
+    batch = Examples(data, table, 1, validate=False).draw(6, 0, near_misses=40)
+    texts = [text for text, _ in table.list()]
+    served = [pair for pair in batch.pairs if texts[pair.left] == "look at the ledger"]
+    assert {texts[pair.right] for pair in served} == {"read the ledger: quick"}
+    assert {texts[number] for number in batch.near_misses} == {"write a diary: quick"}
+    assert {tuple(texts[number] for number in pair) for pair in batch.refused} == {
+        ("burn the ledger", "read the ledger: quick")
+    }
+    assert len(served) == len(batch.near_misses) == 40 - len(batch.refused)
+    assert list(batch.build_mask().shape) == [len(batch.pairs), len(batch.pairs) + len(batch.near_misses)]
+
+
 def test_nothing_of_validation_servers_is_trained_on(data: dict[str, Any]) -> None:
     table = TextTable()
     Examples(data, table, 1, validate=True)
@@ -85,6 +115,7 @@ def test_nothing_of_validation_servers_is_trained_on(data: dict[str, Any]) -> No
     assert "please read the ledger number 0" in texts
     assert "please write a diary" not in texts
     assert "read it and write it" not in texts
+    assert "look at the ledger" not in texts  # its near miss is a tool of such a server
 
 
 def test_tools_that_serve_a_task_too_are_no_counterexamples() -> None:
