@@ -19,7 +19,7 @@ from tests.fixtures.examples import choose
 from tests.servers import KEY, make_scripted_server, serving_http
 from toolscript.adapters.mcp.client import McpServers
 from toolscript.adapters.mcp.lenient_reader import clean
-from toolscript.adapters.mcp.stdio import parse_message
+from toolscript.adapters.mcp.messages import parse_message
 from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import TimedOut, Unavailable, UpstreamFailed
 from toolscript.domain.servers import CallRelay, ServerSpec, Transport

@@ -30,15 +30,16 @@ from toolscript.adapters.mcp.http_client import ServerClient
 from toolscript.adapters.mcp.lenient_reader import (
     LISTS,
     MAX_ITEMS,
-    clean,
+    clean_result,
     expand_template,
     keep_valid_fields,
     read_items,
 )
+from toolscript.adapters.mcp.messages import HINT, MAX_MESSAGE_BYTES, PendingResults
 from toolscript.adapters.mcp.oauth.bearer import BearerAuth
 from toolscript.adapters.mcp.resource_updates import subscribe
 from toolscript.adapters.mcp.server_log import LEVEL, ServerLog, request_messages
-from toolscript.adapters.mcp.stdio import HINT, MAX_MESSAGE_BYTES, ServerProcess, stdio_transport
+from toolscript.adapters.mcp.stdio import ServerProcess, stdio_transport
 from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import LoginRequired, TimedOut, ToolscriptError, Unavailable, UpstreamFailed
 from toolscript.domain.logins import describe_command, may_log_in
@@ -96,7 +97,7 @@ class McpServers:
     async def _open(self, stack: AsyncExitStack, spec: ServerSpec, connection: _Connection) -> McpServer:
         inbox, outbox = await connection.streams(stack)
         inner: JSONRPCDispatcher[Any] = JSONRPCDispatcher(inbox, outbox, on_stream_exception=_log_transport_fault)
-        channel = LenientDispatcher(inner, connection.log.add_message)
+        channel = LenientDispatcher(inner, connection.log.add_message, connection.results.take)
         # Without a timeout of the SDK: it raises the code that a server may answer with, too.
         session = ClientSession(
             dispatcher=channel,
@@ -164,8 +165,7 @@ class McpServer:
         request = types.CompleteRequest(params=types.CompleteRequestParams.model_validate(params, by_name=False))
         async with self._translate_errors(self._spec.name, within):
             await self._session.send_request(request, types.CompleteResult)
-            result: dict[str, Any] = clean(raw_result.get())
-            return result
+            return await clean_result(raw_result.get())
 
     async def follow_resource(
         self, uri: str, *, on_start: Callable[[], object], on_update: Callable[[str], object]
@@ -273,7 +273,7 @@ class McpServer:
     async def _call(self, item: Item, arguments: dict[str, Any], relay: CallRelay) -> CallResult:
         self._channel.relays.append(relay)
         try:
-            raw = clean(await self._send(*_build_request(item, arguments, relay), relay))
+            raw = await clean_result(await self._send(*_build_request(item, arguments, relay), relay))
         finally:
             self._channel.relays.remove(relay)
         if item.type is not ItemType.TOOL:
@@ -373,6 +373,7 @@ class _Connection:
         self._max_bytes = max_bytes
         self.auth = auth
         self.log = ServerLog(spec, on_log)
+        self.results = PendingResults(max_bytes)
         self._process: ServerProcess | None = None
         self._status: int | None = None
         self._session_id: str | None = None
@@ -428,6 +429,7 @@ class _Connection:
         # Calls have their own timeouts.
         timeout = options.get("timeout") or httpx2.Timeout(HTTP_TIMEOUT_SECONDS, read=None)
         return ServerClient(
+            results=self.results,
             max_bytes=self._max_bytes,
             hint=HINT,
             # Over SSE, answers come on the one stream that is opened with GET.
@@ -467,7 +469,7 @@ async def _initialize(session: ClientSession, connection: _Connection) -> None:
             raise
         try:
             await session.discover()
-        except (MCPError, RuntimeError):
+        except (MCPError, RuntimeError, ValueError):  # ValueError: its answer is no discovery
             raise refused from None
 
 

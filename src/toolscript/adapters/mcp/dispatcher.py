@@ -32,9 +32,16 @@ current_relay: ContextVar[CallRelay | None] = ContextVar("relay", default=None)
 class LenientDispatcher:
     """Forwards requests, keeps their raw answers, and signals changes and the end of the connection."""
 
-    def __init__(self, inner: JSONRPCDispatcher[Any], on_message: Callable[[Mapping[str, Any] | None], object]) -> None:
-        """`on_message` gets the log messages of the server, as they are."""
+    def __init__(
+        self,
+        inner: JSONRPCDispatcher[Any],
+        on_message: Callable[[Mapping[str, Any] | None], object],
+        take_result: Callable[[dict[str, Any]], dict[str, Any]],
+    ) -> None:
+        """`on_message` gets the log messages of the server, as they are; `take_result` what the SDK has read, and
+        returns what the server has sent."""
         self._inner = inner
+        self._take_result = take_result
         self._on_message = on_message
         self.modern = False
         self.changed = asyncio.Event()
@@ -49,7 +56,7 @@ class LenientDispatcher:
         relay = current_relay.get()
         if self.modern and relay is not None:
             params = _add_caller(params or {}, relay)
-        raw = await self._inner.send_raw_request(method, params, opts)
+        raw = self._take_result(await self._inner.send_raw_request(method, params, opts))
         raw_result.set(raw)
         return make_acceptable(method, raw, HANDSHAKE_PROTOCOL_VERSIONS, modern=self.modern)
 

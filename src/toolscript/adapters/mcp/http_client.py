@@ -1,5 +1,6 @@
 """The HTTP client of one MCP server. The SDK goes on reading an answer when its call has ended, and waits without end
-for the answer to a notification, with all later messages behind it: this client does neither."""
+for the answer to a notification, with all later messages behind it: this client does neither. It reads results itself,
+because the SDK does that on the event loop."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ import anyio
 import httpx2
 from mcp_types import RequestId
 
+from toolscript.adapters.mcp.messages import PendingResults, read_answer, read_events
 from toolscript.adapters.outgoing.client import BoundedClient, is_event_stream
 
 # An answer to a notification or to an answer of ours is an empty one.
@@ -29,14 +31,17 @@ _Result = TypeVar("_Result")
 class ServerClient(BoundedClient):
     """Sends the SDK's messages to one server."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, results: PendingResults, **options: Any) -> None:
         super().__init__(**options)
+        self._results = results
         self._answers: dict[RequestId, _Answer] = {}
 
     async def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         """Sends a message. The answer to a request ends when the request is cancelled."""
         if request.method != "POST":
-            return await super().send(request, **options)
+            response = await super().send(request, **options)
+            self._read_results(response, None)
+            return response
         content = await request.aread()  # of a redirect, it is a stream
         if found := _REQUEST.match(content):
             return await self._send_request(int(found[1]), request, **options)
@@ -58,12 +63,36 @@ class ServerClient(BoundedClient):
         except BaseException:
             answer.forget()
             raise
+        self._read_results(response, number)
         answer.replace_body(response)
         return response
+
+    def _read_results(self, response: httpx2.Response, number: RequestId | None) -> None:
+        """Lets the SDK have stand-ins for the results in a body that is not read yet."""
+        if not response.is_success or response.is_stream_consumed:
+            return
+        if is_event_stream(response):
+            response.stream = _ReadBody(response.stream, lambda parts: read_events(parts, self._results, number))
+        elif number is not None and response.headers.get("content-type", "").lower().startswith("application/json"):
+            response.stream = _ReadBody(response.stream, lambda parts: read_answer(parts, self._results, number))
 
     def _end_answer(self, number: RequestId) -> None:
         if answer := self._answers.pop(number, None):
             answer.end()
+
+
+class _ReadBody(httpx2.AsyncByteStream):
+    """A body that is read by a function before it is passed on."""
+
+    def __init__(self, body: Any, read: Callable[[AsyncIterator[bytes]], AsyncIterator[bytes]]) -> None:
+        self._body = body
+        self._read = read
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._read(aiter(self._body))
+
+    async def aclose(self) -> None:
+        await self._body.aclose()
 
 
 class _Ended(httpx2.StreamError):

@@ -3,12 +3,14 @@ unusable name; any other flaw costs the flawed part."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from itertools import chain
+from typing import Any, cast
 from urllib.parse import parse_qsl, quote
 
 from toolscript.domain.catalog import Item, ItemType
@@ -21,6 +23,8 @@ MAX_PROBLEMS = 20
 # Of one server: tools, prompts and resources together. A search over as many takes 10 ms, a server with 1,000 is rare.
 MAX_ITEMS = 10_000
 MIN_SECRET_LENGTH = 4
+# They are checked in 5 ms.
+MAX_VALUES_AT_ONCE = 10_000
 MAX_DEPTH = 64
 
 # Protocol methods that list items, and the key of each answer.
@@ -249,6 +253,22 @@ def _check_text(value: Any, what: str, problems: list[str]) -> str:
 def clean(value: Any) -> Any:
     """Removes what databases reject: NUL, lone surrogates, infinite numbers. Raises RecursionError at deep nesting."""
     return value if _is_clean(value) else _remove_unstorable(value)
+
+
+async def clean_result(value: dict[str, Any]) -> dict[str, Any]:
+    """As `clean`, without holding up the event loop: one with many values in a thread, not by `json`, which keeps
+    Python's lock for seconds."""
+    result = await asyncio.to_thread(_remove_unstorable, value) if _has_many_values(value) else clean(value)
+    return cast("dict[str, Any]", result)
+
+
+def _has_many_values(value: Any) -> bool:
+    level, values = [value], 0
+    while level and values <= MAX_VALUES_AT_ONCE:
+        inside = [v.values() if isinstance(v, dict) else v for v in level if isinstance(v, dict | list)]
+        level = list(chain.from_iterable(inside))
+        values += len(level)
+    return values > MAX_VALUES_AT_ONCE
 
 
 def _is_clean(value: Any) -> bool:

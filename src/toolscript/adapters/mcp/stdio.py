@@ -7,7 +7,6 @@ children running: docs/decisions/0008.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import re
@@ -16,16 +15,14 @@ import signal
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from json.scanner import py_make_scanner  # type: ignore[attr-defined]
 from pathlib import Path
 
 import anyio
-import mcp_types as types
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
-from toolscript.adapters.outgoing.bounds import AnswerSize
+from toolscript.adapters.mcp.messages import SEARCHED_BYTES, read_message
 from toolscript.adapters.worker_process import close_stdin, describe_exit
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.servers import ServerSpec
@@ -35,23 +32,12 @@ Inbox = MemoryObjectReceiveStream[SessionMessage | Exception]
 Outbox = MemoryObjectSendStream[SessionMessage]
 
 GRACE_SECONDS = 1.0
-MAX_MESSAGE_BYTES = 64 * 2**20
-HINT = ": raise TOOLSCRIPT_CALL_MAX_MIB to accept it"
-# `json` takes 8 ms for a megabyte, during which nothing else runs, in a thread neither. More is read in Python, which
-# takes ten times as long and lets others run.
-SMALL_MESSAGE_BYTES = 4 * 2**20
 _CHUNK_BYTES = 2**18
 _STDERR_TAIL_BYTES = 8192
 # Of a longer line of standard error, the beginning is kept; of many lines that come at once, the last ones.
 MIN_LINE_BYTES = 4096
 _LOG_LINES_AT_ONCE = 200
 _COLOURS = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]")
-_SEARCHED_BYTES = 200
-_ID = re.compile(rb'"id"\s*:\s*(\d{1,18})')
-# The id behind the result. An id in the result is followed by more than one brace.
-_LAST_ID = re.compile(rb'"id"\s*:\s*(\d{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
-_CONTENT = re.compile(rb'"(result|error|params)"\s*:')
-_METHOD = re.compile(rb'"method"\s*:')
 
 log = logging.getLogger(__name__)
 
@@ -208,61 +194,12 @@ async def _receive(
                 if not line.strip():
                     continue
                 try:
-                    if len(line) <= SMALL_MESSAGE_BYTES:
-                        message = parse_message(line, max_bytes)
-                    else:
-                        message = await asyncio.to_thread(parse_message, line, max_bytes, _MessageDecoder())
+                    message = await read_message(line, max_bytes)
                 except ValueError:  # probably a print statement in the server
                     log.debug("not_a_message", extra={"server": server})
                     continue
                 await deliver.send(SessionMessage(message))
         server_process.note_disconnect()
-
-
-class _MessageDecoder(json.JSONDecoder):
-    """Reads lists and objects in Python, where other threads get their turn."""
-
-    def __init__(self) -> None:
-        super().__init__(parse_constant=lambda _: None)
-        self.scan_once = py_make_scanner(self)
-
-
-_DECODER = json.JSONDecoder(parse_constant=lambda _: None)
-
-
-def parse_message(
-    line: bytes, max_bytes: int = MAX_MESSAGE_BYTES, decoder: json.JSONDecoder = _DECODER
-) -> types.JSONRPCMessage:
-    """Parses a message. Results are not validated here: they may be long, and are read leniently later. An answer that
-    is unreadable or longer than `max_bytes` becomes an error for its request, if the line shows the id. Raises
-    ValueError.
-    """
-    size = AnswerSize()
-    size.add(line)
-    if size.exceeds(max_bytes):
-        return _build_error(line, f"the answer is larger than {max_bytes / 2**20:g} MiB{HINT}")
-    try:
-        parsed = decoder.decode(line.decode("utf-8", "replace"))
-        match parsed:
-            case {"id": int() | str() as number, "result": dict() as result} if "method" not in parsed:
-                return types.JSONRPCResponse.model_construct(jsonrpc="2.0", id=number, result=result)
-            case _:
-                return types.jsonrpc_message_adapter.validate_python(parsed, by_name=False)
-    except (ValueError, RecursionError):
-        return _build_error(line, "unreadable answer")
-
-
-def _build_error(line: bytes, message: str) -> types.JSONRPCError:
-    """An error for the request that the line answers. Raises ValueError when the line is no answer, or hides the id.
-    Only an id outside the result counts."""
-    head = line[:_SEARCHED_BYTES]
-    if content := _CONTENT.search(head):
-        head = head[: content.start()]
-    request_id = _ID.search(head) or _LAST_ID.search(line[-_SEARCHED_BYTES:])
-    if request_id is None or _METHOD.search(head) or (content and content[1] == b"params"):
-        raise ValueError("not a message")
-    error = types.ErrorData(code=types.INTERNAL_ERROR, message=message)
-    return types.JSONRPCError(jsonrpc="2.0", id=int(request_id[1]), error=error)
 
 
 async def _send(server_process: ServerProcess, collect: MemoryObjectReceiveStream[SessionMessage]) -> None:
@@ -304,7 +241,7 @@ class _Line:
             self._parts.append(part)
             self._size += len(part)
         else:
-            self._end = (self._end + part)[-_SEARCHED_BYTES:]
+            self._end = (self._end + part)[-SEARCHED_BYTES:]
 
     def join_parts(self) -> bytes:
         return b"".join([*self._parts, self._end] if self._end else self._parts)

@@ -12,8 +12,9 @@ import anyio
 import pytest
 from mcp_types import JSONRPCError
 
-from toolscript.adapters.mcp import stdio
-from toolscript.adapters.mcp.stdio import _read_lines, parse_message
+from toolscript.adapters.mcp import messages, stdio
+from toolscript.adapters.mcp.messages import parse_message
+from toolscript.adapters.mcp.stdio import _read_lines
 
 pytestmark = pytest.mark.req("G-05")
 
@@ -73,7 +74,7 @@ async def test_only_the_beginning_and_the_end_of_a_long_line_are_kept() -> None:
 
 @pytest.mark.req("X-12")
 async def test_a_long_message_is_read_in_a_thread_where_others_get_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stdio, "SMALL_MESSAGE_BYTES", 100)
+    monkeypatch.setattr(messages, "SMALL_MESSAGE_BYTES", 100)
     parsed: list[tuple[str, bool]] = []
 
     def note(line: bytes, max_bytes: int, *decoder: Any) -> Any:
@@ -81,7 +82,7 @@ async def test_a_long_message_is_read_in_a_thread_where_others_get_their_turn(mo
         parsed.append((threading.current_thread().name, is_slow))
         return parse_message(line, max_bytes, *decoder)
 
-    monkeypatch.setattr(stdio, "parse_message", note)
+    monkeypatch.setattr(messages, "parse_message", note)
     stream = asyncio.StreamReader()
     values: dict[str, Any] = {"a": [None, 1.5, {"b": "\u20ac\\"}], "c": "x" * 200}
     for number, result in enumerate(({}, values)):
