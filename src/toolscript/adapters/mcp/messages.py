@@ -36,7 +36,6 @@ _LAST_ID = re.compile(rb'"id"\s*:\s*(\d{1,18})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s
 _CONTENT = re.compile(rb'"(result|error|params)"\s*:')
 _METHOD = re.compile(rb'"method"\s*:')
 _SEPARATORS = (b",", b"[", b"{")
-_LINE_END = re.compile(rb"\r\n|\r|\n")
 _EVENT_END = re.compile(rb"(?:\r\n|\r(?!\n)|\n)(?:\r\n|\r(?!\n)|\n)")
 _MAX_EVENT_END_BYTES = 4
 
@@ -176,11 +175,16 @@ def _build_error(line: bytes, message: str) -> types.JSONRPCError:
 async def _replace_result_of_event(event: bytes, results: PendingResults, request_id: RequestId | None) -> bytes:
     if b'"result"' not in event and len(event) <= SMALL_MESSAGE_BYTES:
         return event
-    fields = [line.partition(b":") for line in _LINE_END.split(event) if line]
+    fields = [line.partition(b":") for line in _split_lines(event) if line]
     values = [(name, value.removeprefix(b" ")) for name, _, value in fields]
     if any(name == b"event" and value != b"message" for name, value in values):
         return event
     data = await results.replace_result(b"\n".join(value for name, value in values if name == b"data"), request_id)
     others = [(name, value) for name, value in values if name != b"data"]
-    lines = (b"data: " + line for line in _LINE_END.split(data))
+    lines = (b"data: " + line for line in _split_lines(data))
     return b"\n".join([*(name + b": " + value for name, value in others), *lines]) + b"\n\n"
+
+
+def _split_lines(text: bytes) -> list[bytes]:
+    """By any of the three ends of lines; a regular expression takes a second for 60 MB, without a pause."""
+    return text.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
