@@ -161,7 +161,9 @@ async def _begin(app: App, spec: ServerSpec, request: Request) -> JsonResponse:
     origin = _find_origin(request)
     _require_free_redirect(spec, origin)
     begun = await app.login_flows.begin(spec, origin + CALLBACK_PATH)
-    response = JsonResponse({"server": spec.name, "url": begun.url, "host": urlsplit(begun.url).netloc})
+    response = JsonResponse(
+        {"server": spec.name, "url": begun.url, "host": urlsplit(begun.url).netloc.rpartition("@")[2]}
+    )
     response.set_cookie(
         _name_cookie(begun.state),
         begun.secret,

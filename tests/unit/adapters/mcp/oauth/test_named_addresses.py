@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -19,7 +20,7 @@ from tests.servers.logins import UserWithBrowser, recording_requests
 from toolscript.adapters.mcp.oauth import http
 from toolscript.adapters.mcp.oauth.servers import OAuthServers
 from toolscript.adapters.outgoing import addresses
-from toolscript.domain.errors import ToolscriptError, Unavailable, UpstreamFailed
+from toolscript.domain.errors import LoginDeclined, ToolscriptError, Unavailable, UpstreamFailed
 from toolscript.domain.logins import Login
 from toolscript.domain.requests import NAMED_BY_SERVER_HEADER
 from toolscript.domain.servers import ServerSpec, Transport
@@ -81,6 +82,34 @@ def hostile(monkeypatch: pytest.MonkeyPatch) -> Iterator[HostileServer]:
     monkeypatch.setattr(addresses, "_unwrap", lambda ip: INTERNET if str(ip) == OUTSIDE else original(ip))
     with HostileServer() as server:
         yield server
+
+
+class UserWhoLooks(UserAtOnce):
+    """Keeps the address that it is sent to."""
+
+    address = ""
+
+    async def visit(self, url: str) -> str:
+        self.address = url
+        raise LoginDeclined("seen enough")
+
+
+async def test_a_server_cannot_name_an_address_with_parameters_of_ours_or_a_fragment_that_hides_them(
+    hostile: HostileServer,
+) -> None:
+    theirs = "tenant=a&empty=&state=theirs&client_id=theirs&redirect_uri=http://127.0.0.9/"
+    hostile.named = {"authorization_endpoint": f"{hostile.root}/authorize?{theirs}#?state=theirs"}
+    user = UserWhoLooks()
+    with pytest.raises(LoginDeclined):
+        await _log_in(hostile, user)
+    parts = urlsplit(user.address)
+    assert parts.fragment == ""
+    given = parse_qs(parts.query, keep_blank_values=True)
+    assert given["tenant"] == ["a"]
+    assert given["empty"] == [""]
+    assert given["client_id"] == ["toolscript"]
+    assert given["redirect_uri"] == [user.redirect_uri]
+    assert [len(value) for value in given["state"]] == [43]
 
 
 @pytest.mark.parametrize(
@@ -210,9 +239,9 @@ class DrippingServer:
                     return
 
 
-async def _log_in(server: HostileServer) -> Login:
+async def _log_in(server: HostileServer, user: UserAtOnce | None = None) -> Login:
     spec = ServerSpec("web", Transport.HTTP, url=f"{server.root}/mcp")
-    return await OAuthServers().authorize(spec, UserAtOnce(), ())
+    return await OAuthServers().authorize(spec, user or UserAtOnce(), ())
 
 
 def _make_login(token_endpoint: str) -> Login:
