@@ -134,6 +134,8 @@ class _Answer(httpx2.AsyncByteStream):
                     if self._is_stream:  # after other errors, the SDK would ask for the rest of the stream
                         raise httpx2.SSEError(str(error)) from None
                     raise
+                except httpx2.DecodingError as error:  # the SDK would close the connection, with all other calls
+                    raise httpx2.StreamError(f"it cannot be decompressed: {error}") from error
                 if part is None:
                     return
                 yield part

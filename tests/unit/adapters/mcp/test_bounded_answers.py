@@ -52,6 +52,10 @@ class HostileServer(HttpDouble):
         elif name == "twice":
             packed = gzip.compress(gzip.compress(b"{}"))
             self.send(request, 200, packed, {"Content-Encoding": "gzip, gzip", "Content-Length": str(len(packed))})
+        elif name in {"damaged", "damaged-error"}:
+            self.send(
+                request, 200 if name == "damaged" else 500, b"{}", {"Content-Encoding": "gzip", "Content-Length": "2"}
+            )
         elif name == "bomb":
             packed = gzip.compress(b" " * ENDLESS_BYTES)
             self.send(request, 200, packed, {"Content-Encoding": "gzip", "Content-Length": str(len(packed))})
@@ -104,6 +108,16 @@ async def test_an_answer_that_is_compressed_twice_is_refused(web: HostileServer)
     async with McpServers(MAX_BYTES).connect(_describe(web), within=TIMEOUT_SECONDS) as server:
         with pytest.raises(UpstreamFailed, match="compressed more than once"):
             await server.call(Item("web", "twice"), {}, within=TIMEOUT_SECONDS)
+
+
+@pytest.mark.parametrize(("name", "reason"), [("damaged", "be decompressed"), ("damaged-error", "an error response")])
+async def test_an_answer_that_cannot_be_decompressed_costs_its_call_and_not_the_connection(
+    web: HostileServer, name: str, reason: str
+) -> None:
+    async with McpServers(MAX_BYTES).connect(_describe(web), within=TIMEOUT_SECONDS) as server:
+        with pytest.raises(UpstreamFailed, match=reason):
+            await server.call(Item("web", name), {}, within=TIMEOUT_SECONDS)
+        assert (await server.call(ECHO, {}, within=TIMEOUT_SECONDS)).text == "done"
 
 
 @pytest.mark.parametrize("name", ["error", "moved"])
