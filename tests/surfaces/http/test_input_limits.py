@@ -11,7 +11,7 @@ import pytest
 from tests.fixtures.serving import serve
 from toolscript.app.app import open_app
 from toolscript.settings import load_settings
-from toolscript.surfaces.http.input_limits import MAX_BODY_BYTES
+from toolscript.surfaces.http.input_limits import MAX_BODY_BYTES, MAX_PARTS
 
 BODIES = ["/mcp", "/tools/x", "/api/v1/search", "/api/v1/skills", "/api/v1/sync", "/search_knowledge", "/documents"]
 HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
@@ -54,6 +54,17 @@ async def test_a_declared_size_above_the_limit_is_a_413_before_the_body_is_sent(
     async with asyncio.timeout(60):
         assert (await reader.readuntil(b"\r\n")).split()[1] == b"413"
     writer.close()
+
+
+@pytest.mark.req("X-03", "X-12")
+@pytest.mark.parametrize("path", ["/mcp", "/tools/x"])
+@pytest.mark.parametrize("whole", [b"[%s]", b'{"jsonrpc":"2.0","id":1,"params":{"x":[%s]}}', b'{"text":"%s"}'])
+async def test_a_body_of_very_many_lists_and_objects_is_refused_before_it_is_parsed(
+    http: httpx.AsyncClient, path: str, whole: bytes
+) -> None:
+    answer = await http.post(path, content=whole % b",".join([b"{}"] * (MAX_PARTS + 1)))
+    assert (answer.status_code, answer.json()["error"]["code"]) == (413, "VALIDATION_ERROR")
+    assert "lists and objects" in answer.json()["error"]["message"]
 
 
 @pytest.mark.req("X-03")

@@ -13,6 +13,10 @@ from toolscript.services.support.shares import MAX_BODIES_BYTES, Shares
 from toolscript.surfaces.http.errors import error_response
 
 MAX_BODY_BYTES = 16 * 2**20
+# Arguments of tools become lists and objects of Python on the event loop, in 0.2 s for as many. Those in texts count,
+# too: to leave them out takes longer.
+MAX_PARTS = 250_000
+PATHS_WITH_ARGUMENTS = ("/tools/", "/mcp")
 # A larger file cannot be read anyway.
 UPLOAD_PATHS, MAX_UPLOAD_BYTES = frozenset({"/api/v1/ingest", "/api/v1/knowledge/import"}), 256 * 2**20
 
@@ -46,6 +50,7 @@ class _LimitedBody:
         """All bodies take their bytes from the shares, but files: those are written to disk, or come from an admin."""
         self._scope, self._receive, self._send = scope, receive, send
         self._size, self._max_size = 0, _find_limit(scope)
+        self._parts, self._has_arguments = 0, scope["path"].startswith(PATHS_WITH_ARGUMENTS)
         self._is_over = self._is_started = self._is_refused = False
         self._shares, self._holder, self._taken = shares, share_holder.get(), 0
         self._is_file = scope["path"] in UPLOAD_PATHS
@@ -55,7 +60,7 @@ class _LimitedBody:
             return {"type": "http.disconnect"}
         message = await self._receive()
         try:
-            self._count(len(message.get("body", b"")))
+            self._count(message.get("body", b""))
         except ToolscriptError as error:
             self._is_over = True
             if not self._is_started:
@@ -68,10 +73,18 @@ class _LimitedBody:
         """Gives back the bytes, when the request has ended."""
         self._shares.give_back(self._holder, self._taken)
 
-    def _count(self, size: int) -> None:
+    def _count(self, body: bytes) -> None:
+        size = len(body)
         self._size += size
         if self._size > self._max_size:
             raise build_too_large("body", self._max_size)
+        if self._has_arguments:
+            self._parts += body.count(b"[") + body.count(b"{")
+        if self._parts > MAX_PARTS:
+            raise TooLarge(
+                f"the body has more than {MAX_PARTS} lists and objects, counted with those in texts: send less at once",
+                details={"field": "body"},
+            )
         if size and not self._is_file:
             self._shares.take(self._holder, size)
             self._taken += size
