@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from toolscript.adapters.outgoing.bounds import MAX_RERANK_BYTES
+from toolscript.adapters.outgoing.bounds import MAX_RERANK_BYTES, AnswerSize
 from toolscript.adapters.remote_services import hide_credentials, read_retry_after, require_http_url
 from toolscript.domain.errors import Invalid, Unavailable, UpstreamFailed
 
@@ -105,11 +105,12 @@ class HttpReranker:
         raise self._fail(f"answered {status}: {self._quote(answer)}. Check {field}", field=field)
 
     async def _post(self, body: bytes) -> tuple[int, Mapping[str, str], bytes]:
-        received = bytearray()
+        received, size = bytearray(), AnswerSize()
         async with self._client.stream("POST", self._url, content=body) as answer:
             async for piece in answer.aiter_raw():
                 received += piece
-                if len(received) > MAX_RERANK_BYTES:
+                size.add(piece)
+                if size.exceeds(MAX_RERANK_BYTES):
                     raise self._fail(f"sent more than the maximum of {MAX_RERANK_BYTES} bytes")
             return answer.status_code, answer.headers, bytes(received)
 

@@ -13,7 +13,7 @@ from tests.fixtures.http_services import HttpDouble
 from toolscript.adapters.http_reranker import HttpReranker
 from toolscript.adapters.openai_api.chat import OpenAiChat
 from toolscript.adapters.openai_api.embedder import OpenAiEmbedder
-from toolscript.adapters.outgoing.bounds import MAX_CHAT_BYTES, MAX_EMBEDDINGS_BYTES
+from toolscript.adapters.outgoing.bounds import MAX_CHAT_BYTES, MAX_EMBEDDINGS_BYTES, MAX_RERANK_BYTES
 from toolscript.domain.errors import Unavailable, UpstreamFailed
 from toolscript.domain.prompts import Prompt
 
@@ -30,6 +30,7 @@ class HostileService(HttpDouble):
 
     status = 200
     is_slow = False
+    whole_answer = b""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,6 +38,9 @@ class HostileService(HttpDouble):
         self.is_over = threading.Event()
 
     def answer(self, request: BaseHTTPRequestHandler, body: bytes) -> None:
+        if self.whole_answer:
+            self.send(request, 200, self.whole_answer)
+            return
         if self.status == 0:
             packed = gzip.compress(b" " * 2**26)
             self.send(request, 200, packed, {"Content-Encoding": "gzip", "Content-Length": str(len(packed))})
@@ -90,5 +94,13 @@ async def test_a_packed_answer_of_a_reranker_is_not_unpacked(service: HostileSer
     service.status = 0
     reranker = HttpReranker(service.root, None, None)
     with pytest.raises(UpstreamFailed, match="sent an unusable response"):
+        await reranker.scores("moon", ["sun"])
+    await reranker.close()
+
+
+async def test_an_answer_of_a_reranker_that_needs_much_memory_is_not_parsed(service: HostileService) -> None:
+    service.whole_answer = b"[%s[]]" % (b"[]," * (MAX_RERANK_BYTES // 4))
+    reranker = HttpReranker(service.root, None, None)
+    with pytest.raises(UpstreamFailed, match=f"more than the maximum of {MAX_RERANK_BYTES} bytes"):
         await reranker.scores("moon", ["sun"])
     await reranker.close()
