@@ -29,6 +29,8 @@ from toolscript.services.catalogue.tool_steps import ToolSteps
 from toolscript.services.support.concurrency import Progress
 
 BATCH = 64
+# Of one server, with those that it no longer offers: five full lists. A store keeps a definition of each.
+MAX_KNOWN_ITEMS = 50_000
 # The fields of points that a sync compares.
 SYNC_FIELDS = ("fingerprint", "vector_of", "skill_ids")
 
@@ -40,6 +42,8 @@ class SyncReport:
     added: int = 0
     changed: int = 0
     vanished: int = 0
+    left_out: int = 0
+    """New items of servers that have offered too many."""
     indexed: int = 0
     removed: int = 0
     embedded: int = 0

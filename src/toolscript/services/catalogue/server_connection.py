@@ -17,7 +17,7 @@ from typing import Any
 from toolscript.domain.errors import LoginRequired, ToolscriptError, Unavailable
 from toolscript.domain.servers import LogSource, ServerListing, ServerSpec, ServerState, ServerStatus
 from toolscript.ports.servers import ToolServer, ToolServers
-from toolscript.services.catalogue.indexing import SyncReport
+from toolscript.services.catalogue.indexing import MAX_KNOWN_ITEMS, SyncReport
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.support.server_activity import ServerActivity
 
@@ -431,13 +431,14 @@ class ServerConnection:
             self._require_current(server)
             self._report = report
             counts = Counter(item.type.value for item in listing.items)
-            self._contents = {"items": dict(counts), "problems": tuple(listing.problems)}
+            problems = [*listing.problems, *_describe_left_out(report)]
+            self._contents = {"items": dict(counts), "problems": tuple(problems)}
             self._is_listed, self._must_list, self._failure = True, False, None
             self._set_status(ServerState.READY, **self._contents)
         if self._sync:
             self._sync.start_model_work()
-        if listing.problems:
-            log.warning("items_left_out", extra={"server": self.spec.name, "problems": list(listing.problems)})
+        if problems:
+            log.warning("items_left_out", extra={"server": self.spec.name, "problems": problems})
         return report
 
     async def _sync_items(self, listing: ServerListing) -> SyncReport:
@@ -475,3 +476,12 @@ class ServerConnection:
             return error.message
         log.error("server_fault", extra={"server": self.spec.name}, exc_info=error)
         return f"{type(error).__name__}: {error}"
+
+
+def _describe_left_out(report: SyncReport) -> list[str]:
+    if not report.left_out:
+        return []
+    return [
+        f"it has offered more than {MAX_KNOWN_ITEMS} different tools, prompts and resources: {report.left_out} new "
+        "ones are left out"
+    ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 
@@ -21,7 +21,7 @@ from toolscript.ports.models import Classifier, Embedder
 from toolscript.ports.stores import CatalogueVersion, FeedbackStore, ItemStore, PinStore, SkillStore
 from toolscript.retrieval.text.item_text import item_frequencies
 from toolscript.services.catalogue.demo import load_demo_items
-from toolscript.services.catalogue.indexing import CatalogueIndex, IndexPass, SyncReport
+from toolscript.services.catalogue.indexing import MAX_KNOWN_ITEMS, CatalogueIndex, IndexPass, SyncReport
 from toolscript.services.catalogue.learning import Learning
 from toolscript.services.catalogue.quarantine_review import QuarantineReview
 from toolscript.services.catalogue.refinement import INTERVAL_SECONDS, Refinement
@@ -202,7 +202,8 @@ class Sync:
             if servers is None:
                 self._index.servers = frozenset(item.server for item in items)
             stored = {item.id: item for item in await self._item_store.get_fingerprints(servers)}
-            shown = await self._screening.screen(items, stored, policy, approved) if self._screening else items
+            kept = _leave_out_new(items, stored)
+            shown = await self._screening.screen(kept, stored, policy, approved) if self._screening else kept
             offered = {item.id: item for item in shown}
             added = [item for item in offered.values() if item.id not in stored]
             # Hashes and words of 10 000 items take a second, in which others get their turn.
@@ -220,6 +221,7 @@ class Sync:
         if added or changed:
             self.learning.start_soon()  # a changed text has a new vector, from which its step starts again
         report = replace(done, added=len(added), changed=len(changed), vanished=len(vanished))
+        report = replace(report, left_out=len(items) - len(kept))
         log.info("synced", extra=asdict(report))
         return report
 
@@ -284,6 +286,21 @@ class Sync:
             await self._item_store.deactivate(item_ids)
             self._index.on_change(Change.ITEMS)
             await self._index.remove(item_ids)
+
+
+def _leave_out_new(items: Sequence[Item], stored: Mapping[str, ItemFingerprint]) -> Sequence[Item]:
+    """The items without those that would be too many of a server. What it no longer offers counts: to forget that would
+    let it change an approved definition by offering it again later."""
+    ids: defaultdict[str, set[str]] = defaultdict(set)
+    for item in stored.values():
+        ids[item.server].add(item.id)
+    kept = []
+    for item in items:
+        names = ids[item.server]
+        if item.id in names or len(names) < MAX_KNOWN_ITEMS:
+            names.add(item.id)
+            kept.append(item)
+    return kept
 
 
 def _find_changed(offered: Mapping[str, Item], stored: Mapping[str, ItemFingerprint]) -> list[Item]:

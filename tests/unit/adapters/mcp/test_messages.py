@@ -85,7 +85,7 @@ async def test_what_the_sdk_cannot_read_costs_its_tool_and_not_the_server(flaw: 
             assert (await server.call(Item("web", "whole"), {}, within=TIMEOUT_SECONDS)).text == "done"
 
 
-async def test_a_server_that_redirects_the_handshake_is_told_apart_from_one_without_discovery() -> None:
+async def test_the_reason_names_where_a_server_redirects_the_handshake() -> None:
     with RedirectingServer() as web:
         spec = ServerSpec("web", Transport.HTTP, url=f"{web.root}/mcp")
         with pytest.raises(Unavailable, match=r"Redirect to http://169\.254\.169\.254/ not followed"):

@@ -141,6 +141,21 @@ async def test_a_sync_of_one_server_leaves_the_others_alone(catalogue: SyncedCat
     assert set(await catalogue.read_indexed()) == {"one__a", "two__c"}
 
 
+@pytest.mark.req("X-11")
+async def test_a_server_that_always_lists_other_items_does_not_fill_the_store(
+    catalogue: SyncedCatalogue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sync_module, "MAX_KNOWN_ITEMS", 3)
+    await catalogue.sync.run([A, B, C])
+    lists = [[A, *(Item("one", f"{number}-{n}", "Read") for n in range(2))] for number in range(4)]
+    reports = [await catalogue.sync.run(items, servers={"one"}) for items in lists]
+    assert [(report.added, report.left_out) for report in reports] == [(1, 1), (0, 2), (0, 2), (0, 2)]
+    assert len(await catalogue.item_store.get_items(active_only=False)) == 4
+    # What it has offered before may come back, and other servers are not concerned.
+    assert (await catalogue.sync.run([A, B], servers={"one"})).left_out == 0
+    assert (await catalogue.sync.run([C, Item("two", "d", "Read")], servers={"two"})).added == 1
+
+
 async def test_the_last_of_two_items_with_one_id_counts(catalogue: SyncedCatalogue) -> None:
     await catalogue.sync.run([A, replace(A, description="Newer")])
     assert await catalogue.read_indexed() == {"one__a": "Newer"}
