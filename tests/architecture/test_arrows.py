@@ -109,6 +109,7 @@ ALLOWED_LIBRARIES: dict[str, set[str]] = {
     "retrieval": {"numpy", "rapidfuzz", "Stemmer"},
     "services": {"numpy"},
     "services/ingest/finder.py": {"pathspec"},
+    "services/ingest/ignore_files.py": {"pathspec"},
     "evaluation": {"numpy"},
     "surfaces/cli": {"click", "rich"},
     "surfaces/cli/commands/gateway.py": {"click", "rich", "uvloop"},

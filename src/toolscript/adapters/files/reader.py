@@ -7,7 +7,6 @@ import asyncio
 import json
 import os
 import shutil
-import stat
 from asyncio.subprocess import Process
 from dataclasses import astuple, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -20,6 +19,7 @@ from toolscript.adapters.files.parts import BookLimits
 from toolscript.adapters.worker_process import describe_exit, start_worker, stop_process
 from toolscript.domain.errors import Invalid
 from toolscript.domain.files.kinds import FILE_ENDINGS, KINDS_BY_ENDING, FileKind, find_ending
+from toolscript.domain.files.regular import open_regular
 from toolscript.domain.knowledge import Block, BlockKind, Book, Position
 
 _CHUNK_BYTES = 2**20
@@ -111,20 +111,17 @@ def _find_tesseract() -> str:
 def _open_file(path: Path, max_bytes: int) -> IO[bytes]:
     """Opens a regular file of at most `max_bytes`. Raises Invalid otherwise."""
     try:
-        # O_NONBLOCK: opening a named pipe without a writer would block.
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        file = open_regular(path)
     except FileNotFoundError as error:
         raise Invalid("No such file.") from error
+    except (IsADirectoryError, Invalid) as error:
+        raise Invalid("Not a regular file: name the files themselves.") from error
     except OSError as error:
         raise Invalid(f"The file cannot be opened: {error.strerror}.") from error
-    file = os.fdopen(descriptor, "rb") if stat.S_ISREG((status := os.fstat(descriptor)).st_mode) else None
-    if file is None:
-        os.close(descriptor)
-        raise Invalid("Not a regular file: name the files themselves.")
-    if status.st_size > max_bytes:
+    size = os.fstat(file.fileno()).st_size
+    if size > max_bytes:
         file.close()
-        size = status.st_size / 10**6
-        raise Invalid(f"The file has {size:,.0f} MB; the limit is {max_bytes / 10**6:,.0f} MB. Split it.")
+        raise Invalid(f"The file has {size / 10**6:,.0f} MB; the limit is {max_bytes / 10**6:,.0f} MB. Split it.")
     return file
 
 

@@ -14,7 +14,9 @@ from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 
+from toolscript.domain.errors import Invalid
 from toolscript.domain.files.kinds import find_ending
+from toolscript.services.ingest.ignore_files import build_spec, read_ignore_file
 
 EMPTY_NAME = '""'
 NO_SUCH_FILE = "no such file"
@@ -71,7 +73,7 @@ class FileFinder:
 
     @cached_property
     def _excluded(self) -> GitIgnoreSpec:
-        return GitIgnoreSpec.from_lines(self.exclude)
+        return build_spec(self.exclude)
 
     def _walk(self, root: Path, entered: set[str]) -> Iterator[Path]:
         folders: list[tuple[Path, Rules]] = [(root, ())]
@@ -102,12 +104,11 @@ class FileFinder:
     def _read_rules(self, folder: Path) -> Iterator[_IgnoreRules]:
         for name in IGNORE_FILES if self.obeys_ignore_files else ():
             try:
-                lines = (folder / name).read_text(encoding="utf-8", errors="replace").splitlines()
-                yield _IgnoreRules(folder, name, GitIgnoreSpec.from_lines(lines))
+                yield _IgnoreRules(folder, name, read_ignore_file(folder / name))
             except OSError as error:
                 if error.errno not in _NO_FILE:
                     self.unreadable[str(folder / name)] = describe_error(error)
-            except ValueError as error:
+            except (Invalid, ValueError) as error:
                 self.unreadable[str(folder / name)] = str(error)
 
     def _judge(self, entry: Path, name: Path, real_root: Path, rules: Rules) -> str | None:

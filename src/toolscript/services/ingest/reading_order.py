@@ -8,11 +8,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from toolscript.domain.errors import Invalid
+from toolscript.domain.files.regular import open_regular
 from toolscript.domain.knowledge import FIRST_PAGES, strip_language
 
-MAX_READ_CHARACTERS = 4_000_000
+MAX_READ_BYTES = 4_000_000
 _TAG = re.compile(r"<(?:a|link)\s[^<>]*>", re.IGNORECASE)
-_ATTRIBUTE = re.compile(r"""([a-z]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""", re.IGNORECASE)
+# A name begins where no letter is in front of it: trying each letter of a long word takes the square of its length.
+_ATTRIBUTE = re.compile(r"""(?<![a-z])([a-z]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""", re.IGNORECASE)
 _MARKDOWN_LINK = re.compile(r"\]\(([^()\s]+)\)")
 
 
@@ -46,9 +49,9 @@ def _first_page_key(file: Path) -> tuple[int, int, bool]:
 def _find_links(page: Path, rel: str | None = None) -> Iterator[Path]:
     """The files that a page links to; with `rel`, only by links with that relation."""
     try:
-        with page.open(encoding="utf-8", errors="replace") as file:
-            text = file.read(MAX_READ_CHARACTERS)
-    except OSError:  # reported when the page is ingested
+        with open_regular(page) as file:
+            text = file.read(MAX_READ_BYTES).decode("utf-8", errors="replace")
+    except (OSError, Invalid):  # reported when the page is ingested
         return
     for tag in _TAG.findall(text):
         attributes = {name.lower(): double or single for name, double, single in _ATTRIBUTE.findall(tag)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -90,3 +92,14 @@ def test_a_first_page_that_cannot_be_read_is_ordered_without_its_links(tmp_path:
     gone = tmp_path / "index.html"
     assert order_pages([tmp_path / "b.html", gone]) == [gone, tmp_path / "b.html"]
     assert order_pages([]) == []
+
+
+def test_a_page_of_a_stranger_stops_nothing(tmp_path: Path) -> None:
+    """A tag of one long word took minutes, in which nothing else ran; a pipe in place of a page is not opened."""
+    began = time.process_time()
+    tag = "<a " + "a" * 2_000_000 + ' x="1" href="b.html">'
+    assert put(tmp_path, {"index.html": tag, "a.html": "", "b.html": ""}) == ["index.html", "b.html", "a.html"]
+    assert time.process_time() - began < 20
+    (tmp_path / "index.html").unlink()
+    os.mkfifo(tmp_path / "index.html")
+    assert order_pages([tmp_path / "b.html", tmp_path / "index.html"])[0] == tmp_path / "index.html"
