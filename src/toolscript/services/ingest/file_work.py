@@ -18,14 +18,11 @@ from toolscript.domain.knowledge import DIGEST
 from toolscript.ports.files import BookReader
 from toolscript.ports.jobs import JobStore
 from toolscript.services.documents.ingest import IngestDocuments, PutReport
-from toolscript.services.ingest.document_files import DocumentFileReader
+from toolscript.services.ingest.document_files import MAX_BATCH_CHARACTERS, MAX_BATCH_DOCUMENTS, DocumentFileReader
 from toolscript.services.ingest.unchanged import UnchangedFiles
 from toolscript.services.knowledge.ingest import ADDED, CHANGED, UNCHANGED, IngestKnowledge, parse_details
 from toolscript.services.support.concurrency import Progress
 
-# Documents of one file that are put together, so that a file of a million does not have to fit in memory.
-MAX_BATCH_DOCUMENTS = 256
-MAX_BATCH_CHARACTERS = 8 * 2**20
 MAX_WARNINGS = 20
 # Four bytes each at most: file systems take 255 bytes.
 MAX_NAME_CHARACTERS = 50
@@ -92,7 +89,8 @@ class IngestFile:
             )
             made |= {document.id: document.digest for document in batch}
         removed = 0 if reader.problems else await self._documents.delete_others(job.owner, origin, made.keys())
-        warnings = _shorten([*reader.warnings, *reader.problems])
+        unsaid = reader.problem_count - len(reader.problems)
+        warnings = _shorten([*reader.warnings, *reader.problems], unsaid)
         return FileOutcome(total.added, total.changed, total.unchanged, removed, warnings=warnings), made
 
     async def _make_source(self, job: Job, file: JobFile, path: Path, progress: Progress) -> Made:
@@ -140,6 +138,7 @@ async def _split_batches(documents: AsyncIterator[Document]) -> AsyncIterator[li
         yield batch
 
 
-def _shorten(problems: Sequence[str]) -> tuple[str, ...]:
-    more = len(problems) - MAX_WARNINGS
+def _shorten(problems: Sequence[str], unsaid: int = 0) -> tuple[str, ...]:
+    """The first problems, and how many more there are, with those that are not even listed."""
+    more = max(len(problems) - MAX_WARNINGS, 0) + unsaid
     return (*problems[:MAX_WARNINGS], *([f"and {more} more"] if more > 0 else []))
