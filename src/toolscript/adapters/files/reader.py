@@ -137,10 +137,18 @@ async def _read_output(child: Process, max_bytes: int) -> bytes:
 
 
 def _parse_output(output: bytes) -> dict[str, Any]:
+    answer: dict[str, Any] = {"positions": [], "blocks": []}
     try:
-        answer: dict[str, Any] = json.loads(output)
+        for line in BytesIO(output):
+            for name, value in json.loads(line).items():
+                if name in {"positions", "blocks"}:
+                    answer[name] += value
+                else:
+                    answer[name] = value
     except ValueError as error:
         raise Invalid(f"The reader gave no answer{_DAMAGED}") from error
+    if not output:
+        raise Invalid(f"The reader gave no answer{_DAMAGED}")
     return answer
 
 

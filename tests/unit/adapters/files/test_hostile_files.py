@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import os
 import random
 import stat
@@ -438,6 +439,41 @@ async def test_the_worker_does_not_get_our_environment(endless: Path, monkeypatc
     with pytest.raises(asyncio.CancelledError):
         await reading
     assert b"the-key" not in environment
+
+
+@needs_proc
+async def test_a_system_without_memory_kills_the_worker_first(endless: Path) -> None:
+    """Three workers may take 2 GiB each, and a small machine would have killed the gateway."""
+    reading = asyncio.create_task(FileBooks().read(endless))
+    while not any(_environment(child) and _find_kill_order(child) == "1000" for child in _children()):
+        assert not reading.done()
+        await asyncio.sleep(0)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+
+
+def _find_kill_order(child: str) -> str:
+    try:
+        return Path(f"/proc/{child}/oom_score_adj").read_text().strip()
+    except OSError:
+        return ""
+
+
+async def test_a_large_book_is_taken_from_its_worker_in_small_steps(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While JSON is parsed no other thread runs: it took six seconds for 48 million characters."""
+    sizes: list[int] = []
+    parse = json.loads
+    monkeypatch.setattr(
+        "toolscript.adapters.files.reader.json.loads", lambda line: (sizes.append(len(line)), parse(line))[1]
+    )
+    book = await read(folder, "large.html", "".join(f"<h2>{n}</h2><p>{'é' * 50}" for n in range(5_000)).encode())
+    assert len(book.blocks) == 5_000
+    assert book.blocks[-1].position.section == "4999" or book.blocks[-1].position.chapter == "4999"
+    assert sum(sizes) > 1_500_000
+    assert max(sizes) < 100_000
 
 
 def _environment(child: str) -> bytes:
