@@ -16,12 +16,14 @@ from pathspec import GitIgnoreSpec
 
 from toolscript.domain.errors import Invalid
 from toolscript.domain.files.kinds import find_ending
+from toolscript.retrieval.text.words import replace_unencodable
 from toolscript.services.ingest.ignore_files import build_spec, read_ignore_file
 
 EMPTY_NAME = '""'
 NO_SUCH_FILE = "no such file"
 HIDDEN, EXCLUDED = "hidden", "excluded"
 NOT_INCLUDED = "not included"
+NOT_UTF8 = "its name is not valid UTF-8: rename it"
 IGNORE_FILES = (".gitignore", ".toolscriptignore")
 # What reading a file that is not there ends with; a path can be too long for any file.
 _NO_FILE = frozenset({errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG})
@@ -115,6 +117,9 @@ class FileFinder:
         """`folder`, `file`, or the reason why it is left out; None for what cannot be read."""
         if entry.name.startswith("."):
             return HIDDEN
+        if not _is_utf8(entry.name):
+            self.unreadable[str(entry)] = NOT_UTF8
+            return None
         try:
             status = entry.stat()
         except OSError as error:
@@ -173,6 +178,8 @@ def find_problem(name: str) -> str | None:
     """Why a path that a person gave cannot be read; an empty one is not the current folder."""
     if not name:
         return NO_SUCH_FILE
+    if not _is_utf8(name):
+        return NOT_UTF8
     try:
         normalize(Path(name)).stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -180,6 +187,11 @@ def find_problem(name: str) -> str | None:
     except (OSError, ValueError) as error:
         return describe_error(error) if isinstance(error, OSError) else "not a path"
     return None
+
+
+def _is_utf8(name: str) -> bool:
+    """Whether a name can be stored and shown: Python has lone surrogates for bytes that are not UTF-8."""
+    return replace_unencodable(name) == name
 
 
 def _matches(path: Path, patterns: Sequence[str]) -> bool:

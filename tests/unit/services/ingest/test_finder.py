@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
 
-from toolscript.services.ingest.finder import FileFinder
+from toolscript.domain.files.jobs import JobTarget
+from toolscript.services.ingest.finder import NOT_UTF8, FileFinder
+from toolscript.services.ingest.jobs import IngestRequest, find_files
 
 pytestmark = pytest.mark.req("F-01", "F-02")
 
@@ -75,3 +79,20 @@ def test_an_ignore_file_that_cannot_be_understood_is_reported(tmp_path: Path) ->
     (tmp_path / ".gitignore").write_text("a[\n!\n")
     finder = FileFinder((".md",))
     assert list(finder.find_files([str(tmp_path)]).values()) == ["a.md"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+def test_a_name_that_is_not_utf8_fails_alone(tmp_path: Path) -> None:
+    """It ended the ingest of its whole folder with an internal error."""
+    write(tmp_path, "a.md", os.fsdecode(b"bad\xff.md"), os.fsdecode(b"folder\xff/b.md"), os.fsdecode(b"c.\xff"))
+    found = find_files(IngestRequest(JobTarget.DOCUMENTS, "acme"), [str(tmp_path)])
+    assert {Path(file.path).name: file.outcome.problem for file in found.files} == {
+        "a.md": "",
+        "bad?.md": NOT_UTF8,
+        "folder?": NOT_UTF8,
+        "c.?": NOT_UTF8,
+    }
+    named = find_files(IngestRequest(JobTarget.DOCUMENTS, "acme"), [str(tmp_path / os.fsdecode(b"bad\xff.md"))])
+    assert [file.outcome.problem for file in named.files] == [NOT_UTF8]
+    for each in (*found.files, *named.files):
+        each.path.encode()
