@@ -28,7 +28,7 @@ def read_regular(path: Path, max_bytes: int) -> bytes:
     """Reads a file. Raises Invalid for a larger one, also if it grows meanwhile, for what is no regular file, and
     OSError."""
     with open_regular(path) as file:
-        content = file.read(max_bytes + 1)
+        content = file.read(max_bytes + 1) or b""  # None: one of /proc that has nothing yet
     if len(content) > max_bytes:
         raise Invalid(f"larger than {max_bytes / 10**6:g} MB")
     return content

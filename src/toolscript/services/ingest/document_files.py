@@ -157,8 +157,10 @@ def _describe(file: Path, source: str) -> dict[str, Any]:
     about = {"path": source, "extension": file.suffix.lower()}
     if str(file) != source:  # an uploaded file: nobody knows when it was modified
         return about
-    modified = datetime.fromtimestamp(file.stat().st_mtime, UTC)
-    return about | {"modified": modified.isoformat(timespec="seconds")}
+    with suppress(ValueError, OverflowError):  # file systems take years that no calendar has
+        modified = datetime.fromtimestamp(file.stat().st_mtime, UTC)
+        about["modified"] = modified.isoformat(timespec="seconds")
+    return about
 
 
 def _describe_book(book: Book) -> dict[str, Any]:

@@ -107,3 +107,19 @@ async def test_a_file_is_never_read_in_the_event_loop(tmp_path: Path, monkeypatc
         assert documents[0].text == "one"
     assert threads
     assert threading.main_thread() not in threads
+
+
+@pytest.mark.parametrize(("seconds", "day"), [(4_291_747_200, "2106-01-01"), (-2_145_916_800, "1902-01-01")])
+async def test_a_file_of_another_century_is_read(tmp_path: Path, seconds: int, day: str) -> None:
+    (tmp_path / "a.unknown").write_text("one")
+    os.utime(tmp_path / "a.unknown", (seconds, seconds))
+    documents, _ = await read(tmp_path / "a.unknown")
+    assert str(documents[0].metadata["modified"]).startswith(day)
+
+
+async def test_a_file_of_a_year_that_no_calendar_has_is_read(tmp_path: Path) -> None:
+    """Some file systems, such as tmpfs, keep such a time; it ended with `year 34843 is out of range`."""
+    (tmp_path / "a.unknown").write_text("one")
+    os.utime(tmp_path / "a.unknown", (2**40, 2**40))
+    documents, _ = await read(tmp_path / "a.unknown")
+    assert documents[0].text == "one"
