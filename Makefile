@@ -123,7 +123,7 @@ eval: $(VENV)/.run  ## Measure quality: make eval SETS="DIR DIR"; the demo set w
 LOCK := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate
 lock: $(BIN)/uv  ## Renew the lock files from what asks for packages
 	$(LOCK) pyproject.toml --extra server --extra books --extra code --extra watch -o requirements/run.txt
-	$(LOCK) pyproject.toml --extra server --extra books --extra code --extra watch --extra postgres --extra qdrant --extra mongo --extra llm --extra code-python --extra code-typescript --extra telemetry --group test --group check \
+	$(LOCK) pyproject.toml --extra server --extra books --extra code --extra watch --extra postgres --extra qdrant --extra mongo --extra llm --extra code-python --extra code-typescript --extra telemetry --extra ocr --group test --group check \
 		-c requirements/run.txt -o requirements/dev.txt
 	$(LOCK) requirements/servers.in -o requirements/servers.txt
 	$(LOCK) requirements/reference-servers.in -o requirements/reference-servers.txt

@@ -128,6 +128,7 @@ ALLOWED_LIBRARIES: dict[str, set[str]] = {
     "adapters/files/code/syntax.py": {"tree_sitter"},
     "adapters/files/markup/markdown.py": {"markdown_it"},
     "adapters/files/pdf": {"pypdfium2"},
+    "adapters/files/pdf/scans.py": {"pypdfium2", "rapidocr"},
     "adapters/http_reranker.py": {"httpx"},
     "adapters/json_schema": {"jsonschema", "jsonschema_specifications", "referencing"},
     "adapters/mcp": {"anyio", "httpx2", "mcp", "mcp_types"},

@@ -10,6 +10,7 @@ import shutil
 from asyncio.subprocess import Process
 from dataclasses import astuple, replace
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
@@ -29,7 +30,7 @@ _JSON_CHARACTERS_PER_BLOCK = 100
 _MAX_REFUSAL_CHARACTERS = 10_000
 _DAMAGED = ": the file is damaged or malicious."
 _DEFAULT_LIMITS = BookLimits()
-_OPTIONAL_PACKAGES = ("pypdfium2", "python-docx", "striprtf", "tree-sitter")
+_OPTIONAL_PACKAGES = ("pypdfium2", "python-docx", "striprtf", "tree-sitter", "rapidocr")
 
 
 class FileBooks:
@@ -70,7 +71,7 @@ class FileBooks:
     async def _run_worker(self, file: IO[bytes], ending: str) -> bytes:
         limits = self._limits
         sizes = (str(int(each)) for each in astuple(limits))
-        child = await start_worker("toolscript.adapters.files.worker", ending, _find_tesseract(), *sizes, stdin=file)
+        child = await start_worker("toolscript.adapters.files.worker", ending, _find_ocr(), *sizes, stdin=file)
         try:
             async with asyncio.timeout(limits.seconds):
                 output = await _read_output(
@@ -93,7 +94,7 @@ def describe_readers() -> str:
     """Names what decides how a file is read: this version, and the packages and programs that some kinds need. A file
     that one of them read may be read better by another."""
     packages = (f"{name} {_find_version(name)}" for name in _OPTIONAL_PACKAGES)
-    return "; ".join([f"toolscript {toolscript.__version__}", *packages, _find_tesseract()])
+    return "; ".join([f"toolscript {toolscript.__version__}", *packages, _find_ocr()])
 
 
 def _find_version(package: str) -> str:
@@ -103,9 +104,9 @@ def _find_version(package: str) -> str:
         return ""
 
 
-def _find_tesseract() -> str:
-    """Returns where tesseract is; empty if it is not installed."""
-    return shutil.which("tesseract") or ""
+def _find_ocr() -> str:
+    """Returns where tesseract is, or the name of the package that is used without it; empty if neither is installed."""
+    return shutil.which("tesseract") or ("rapidocr" if find_spec("rapidocr") else "")
 
 
 def _open_file(path: Path, max_bytes: int) -> IO[bytes]:

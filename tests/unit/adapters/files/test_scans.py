@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import importlib.util
 import io
 import os
 import shutil
@@ -14,7 +15,7 @@ import pytest
 
 from tests.fixtures.book_files import LARGE, Typed, pdf
 from toolscript.adapters.files.parts import BookLimits
-from toolscript.adapters.files.pdf.scans import MAX_PAGES
+from toolscript.adapters.files.pdf.scans import MAX_PAGES, RAPIDOCR, recognise_pages
 from toolscript.adapters.files.reader import FileBooks
 from toolscript.domain.errors import Invalid
 
@@ -40,7 +41,8 @@ def add_pages(first: bytes, second: bytes) -> bytes:
 
 @pytest.fixture
 def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The only folder where commands are looked for."""
+    """The only folder where commands are looked for; the package for OCR is not found."""
+    monkeypatch.setattr("toolscript.adapters.files.reader.find_spec", lambda _: None)
     folder = tmp_path / "commands"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(folder))
@@ -64,7 +66,7 @@ async def refuse(path: Path, data: bytes, limits: BookLimits | None = None) -> s
 async def test_without_tesseract_a_scan_is_refused_with_advice(tmp_path: Path, commands: Path) -> None:
     message = await refuse(tmp_path / "scan.pdf", scan("Bees", "Honey"))
     assert "no text layer" in message
-    assert "Install tesseract" in message
+    assert "Install tesseract or pip install 'toolscript[ocr]'" in message
 
 
 async def test_a_cover_with_text_does_not_hide_that_the_rest_is_scanned(tmp_path: Path, commands: Path) -> None:
@@ -107,11 +109,28 @@ async def test_scanned_pages_between_others_are_a_warning_without_tesseract(tmp_
     (tmp_path / "mixed.pdf").write_bytes(mix(2, 2))
     book = await FileBooks().read(tmp_path / "mixed.pdf")
     assert [block.position.page for block in book.blocks] == [1, 2, 5]
-    advice = "install tesseract, or run OCR on it first (ocrmypdf does)"
+    advice = "install tesseract or pip install 'toolscript[ocr]', or run OCR on it first (ocrmypdf does)"
     assert book.warnings == (f"2 of 5 pages are pictures without text (3, 4); {advice}",)
     (tmp_path / "many.pdf").write_bytes(mix(3, 7))
     (warning,) = (await FileBooks().read(tmp_path / "many.pdf")).warnings
     assert warning.startswith("7 of 11 pages are pictures without text (4, 5, 6, 7, 8, …); ")
+
+
+async def test_where_tesseract_is_missing_a_package_reads_scans(
+    tmp_path: Path, commands: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolscript.adapters.files.reader.find_spec", importlib.util.find_spec)
+    (tmp_path / "scan.pdf").write_bytes(scan("Bees need shade"))
+    book = await FileBooks(BookLimits(seconds=600)).read(tmp_path / "scan.pdf")
+    assert [(block.text, block.position.page) for block in book.blocks] == [("Bees need shade", 1)]
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0])
+def test_the_package_stops_at_the_deadline_of_a_file(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    monkeypatch.setattr("toolscript.adapters.files.pdf.scans._open_rapidocr", lambda: pytest.fail)
+    document = pdfium.PdfDocument(scan("Bees"))
+    with pytest.raises(Invalid, match="takes too long"):
+        list(recognise_pages(document, [1], RAPIDOCR, seconds))
 
 
 async def test_blank_pages_and_covers_of_books_are_no_warning(tmp_path: Path, commands: Path) -> None:

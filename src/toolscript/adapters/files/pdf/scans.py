@@ -1,24 +1,28 @@
-"""Recognises the text of scanned pages with tesseract, which runs as a child of the worker with the same limits. It
-gets a picture on standard input and writes no file."""
+"""Recognises the text of scanned pages: with tesseract, which runs as a child of the worker with the same limits, and
+gets a picture on standard input; where it is missing, with the package rapidocr in the worker. Neither writes files."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pypdfium2 as pdfium
 
 from toolscript.adapters.files.parts import TextBlock, make_block
 from toolscript.domain.errors import Invalid
 
-NOT_INSTALLED = (
-    "The file has no text layer: it seems to be scanned. Install tesseract, or run OCR on it first (ocrmypdf does)."
-)
+RAPIDOCR = "rapidocr"
+"""In place of the command of tesseract."""
+_ADVICE = "tesseract or pip install 'toolscript[ocr]', or run OCR on it first (ocrmypdf does)"
+NOT_INSTALLED = f"The file has no text layer: it seems to be scanned. Install {_ADVICE}."
+_TOO_LONG = "OCR of the scanned pages takes too long, run OCR on the file first (ocrmypdf does)."
 # A page takes about two seconds, and a file has two minutes. Where other pages have text, reading them takes some.
 MAX_PAGES = 40
 _TOTAL_SECONDS, _PARTIAL_SECONDS = 100.0, 60.0
@@ -43,7 +47,7 @@ def recognise_some(
     """Returns the paragraphs of the scanned pages of a file whose other pages have text, and a warning if some of them
     are left out."""
     parts: list[TextBlock] = []
-    advice = "install tesseract, or run OCR on it first (ocrmypdf does)"
+    advice = f"install {_ADVICE}"
     if command:
         try:
             for part in recognise_pages(document, numbers, command, _PARTIAL_SECONDS):
@@ -67,20 +71,51 @@ def recognise_pages(
             "(ocrmypdf does)."
         )
     deadline = time.monotonic() + total_seconds
+    engine = _open_rapidocr() if command == RAPIDOCR else None
     for number in numbers:
-        text = _run_tesseract(command, _draw_page(document[number - 1]), deadline - time.monotonic())
+        page, seconds = document[number - 1], deadline - time.monotonic()
+        text = _run_rapidocr(engine, page, seconds) if engine else _run_tesseract(command, _draw_page(page), seconds)
         for paragraph in _PARAGRAPH_END.split(text.replace("\f", "\n")):
             yield from make_block(paragraph, page=number)
 
 
 def _draw_page(page: pdfium.PdfPage) -> bytes:
     """Draws a page in shades of grey, as PGM."""
-    width, height = page.get_size()
-    scale = min(_DOTS_PER_INCH / 72, (_MAX_PIXELS / max(width * height, 1)) ** 0.5)
-    bitmap = page.render(scale=scale, grayscale=True)
+    bitmap = page.render(scale=_find_scale(page), grayscale=True)
     data = bytes(bitmap.buffer)
     rows = (data[row * bitmap.stride : row * bitmap.stride + bitmap.width] for row in range(bitmap.height))
     return b"P5 %d %d 255\n" % (bitmap.width, bitmap.height) + b"".join(rows)
+
+
+def _find_scale(page: pdfium.PdfPage) -> float:
+    width, height = page.get_size()
+    return float(min(_DOTS_PER_INCH / 72, (_MAX_PIXELS / max(width * height, 1)) ** 0.5))
+
+
+def _open_rapidocr() -> Callable[..., Any]:
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"  # later than the import, it has no effect
+    from rapidocr import RapidOCR
+
+    threads = dict.fromkeys(("intra_op_num_threads", "inter_op_num_threads"), 1)
+    options = {f"EngineConfig.onnxruntime.{name}": number for name, number in threads.items()}
+    engine: Callable[..., Any] = RapidOCR(params={"Global.log_level": "critical", **options})
+    return engine
+
+
+def _run_rapidocr(engine: Callable[..., Any], page: pdfium.PdfPage, seconds: float) -> str:
+    """Returns the lines of a page, with an empty line between paragraphs: where the next line is far below."""
+    if seconds <= 0:
+        raise Invalid(_TOO_LONG)
+    found = engine(page.render(scale=_find_scale(page)).to_numpy())
+    lines: list[str] = []
+    end = None
+    for text, box in zip(found.txts or (), found.boxes if found.boxes is not None else (), strict=True):
+        top, bottom = float(box[0][1]), float(box[3][1])
+        if end is not None and top - end > (bottom - top):
+            lines.append("")
+        lines.append(text)
+        end = bottom
+    return "\n".join(lines)
 
 
 def _run_tesseract(command: str, picture: bytes, seconds: float) -> str:
@@ -96,7 +131,7 @@ def _run_tesseract(command: str, picture: bytes, seconds: float) -> str:
             check=True,
         )
     except subprocess.TimeoutExpired as error:
-        raise Invalid("OCR of the scanned pages takes too long, run OCR on the file first (ocrmypdf does).") from error
+        raise Invalid(_TOO_LONG) from error
     except (OSError, subprocess.CalledProcessError) as error:
         raise Invalid("Some pages have no text layer, and tesseract failed to read them.") from error
     return done.stdout.decode("utf-8", "replace")
