@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import AnyStr
+from typing import Any
 
 from pathspec import GitIgnoreSpec
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
@@ -38,7 +38,7 @@ class _QuickPattern(GitIgnoreSpecPattern):
     a later place, it fits after the first, so no other has to be tried."""
 
     @classmethod
-    def pattern_to_regex(cls, pattern: AnyStr) -> tuple[AnyStr | None, bool | None]:
+    def pattern_to_regex(cls, pattern: Any) -> tuple[Any, bool | None]:
         regex, include = super().pattern_to_regex(pattern)
         return (_take_first_places(regex) if isinstance(regex, str) else regex), include
 
