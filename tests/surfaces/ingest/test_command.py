@@ -101,8 +101,9 @@ def test_scanned_pages_of_a_file_with_text_are_a_warning(notes: Path, monkeypatc
     document = pdfium.PdfDocument(pdf([[Typed(72, 700, "Bees dance.")]]))
     document.import_pages(pdfium.PdfDocument(drawn.getvalue()))
     document.save(notes / "mixed.pdf")
-    monkeypatch.setenv("PATH", str(notes))
-    warning = "1 of 2 pages are pictures without text (2); install tesseract, or run OCR on it first (ocrmypdf does)"
+    monkeypatch.setattr("toolscript.adapters.files.reader._find_ocr", str)
+    advice = "install tesseract or pip install 'toolscript[ocr]', or run OCR on it first (ocrmypdf does)"
+    warning = f"1 of 2 pages are pictures without text (2); {advice}"
     done = invoke("ingest", "notes")
     assert done.stdout.endswith("3 added, 0 changed, 0 unchanged; 1 skipped\n")
     assert f"{notes / 'mixed.pdf'}: {warning}" in " ".join(done.stderr.split())

@@ -278,7 +278,8 @@ async def test_broken_pdfs_are_refused_and_never_hang(folder: Path) -> None:
         assert time.monotonic() - began < 60
 
 
-async def test_the_refusal_of_a_pdf_names_a_password_or_a_scan(folder: Path) -> None:
+async def test_the_refusal_of_a_pdf_names_a_password_or_a_scan(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolscript.adapters.files.reader._find_ocr", str)
     whole = pdf([[Typed(72, 700, "Text.")]])
     locked = whole.replace(
         b"trailer\n<<",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.fixtures.book_files import BODY, CODE, LARGE, Bookmark, Typed, pdf
+from tests.fixtures.book_files import BODY, CODE, GLYPHS, LARGE, Bookmark, Typed, pdf
 from toolscript.adapters.files.parts import build_book
 from toolscript.adapters.files.pdf.pages import read_pdf
 from toolscript.domain.errors import Invalid
@@ -197,3 +197,23 @@ def test_lists_and_terms_with_explanations_are_not_tables() -> None:
         for x, text in zip((72, 110), row, strict=True)
     ]
     assert {block.kind for block in read(pdf([page])).blocks} == {BlockKind.PROSE}
+
+
+def test_text_of_figures_that_cannot_be_decoded_is_left_out_and_counted() -> None:
+    """It was read as `5HPRWHRUWKHNHHSHU`, cut into passages and found."""
+    figure = lines("Remote or the keeper", "INPUT LAYER", "Attention(Q, K, V)", y=500, font=GLYPHS)
+    book = read(pdf([lines("Bees live in hives."), [*lines("A figure shows them."), *figure], lines("They make wax.")]))
+    assert [block.text for block in book.blocks] == ["Bees live in hives.", "A figure shows them.", "They make wax."]
+    assert book.warnings == ("3 lines left out (page 2): the font does not say which letters it draws",)
+
+
+def test_text_that_a_font_happens_to_number_as_its_letters_is_kept() -> None:
+    shifted = "".join(chr(ord(sign) + 29) for sign in "Bees live in hives, and THEY MAKE wax")
+    book = read(pdf([lines(shifted, font=GLYPHS)]))
+    assert [block.text for block in book.blocks] == ["Bees live in hives, and THEY MAKE wax"]
+    assert book.warnings == ()
+
+
+def test_a_page_whose_text_cannot_be_decoded_is_like_a_scan() -> None:
+    with pytest.raises(Invalid, match="no text layer"):
+        read(pdf([lines("Remote or the keeper of the bees", font=GLYPHS)]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import hypot
 
@@ -31,6 +31,10 @@ _NAME_BYTES = 128
 _SAMPLES = 4
 _MAX_BOOKMARKS = 50_000
 _MAX_PAGES_WITHOUT_TEXT = 0.8
+_MAX_LISTED = 5
+# Of the letters of a text. English has 38 % vowels, and letters less 29 have 14 %.
+_VOWELS, _MAX_VOWELS, _MAX_SMALL = frozenset("aeiouAEIOU"), 0.26, 0.2
+_MIN_LETTERS = 5
 _SPACE = re.compile(r"\s+")
 _PAGE_NUMBER = re.compile(r"[1-9][0-9]{0,5}")
 
@@ -39,7 +43,8 @@ def read_pdf(data: bytes, tesseract: str = "") -> ParsedBook:
     """Parses a PDF. Headings come from its outline, or from large type if it has none. Scanned pages are read with the
     command `tesseract`. Raises Invalid for a file that is damaged or protected, or scanned if there is no command."""
     document = _open_document(data)
-    pages = [_read_page_lines(document, number) for number in range(len(document))]
+    garbled: dict[int, int] = {}
+    pages = [_read_page_lines(document, number, garbled) for number in range(len(document))]
     if _is_scanned(document, pages):
         return _read_scan(document, tesseract)
     outline = _read_outline(document)
@@ -60,7 +65,17 @@ def read_pdf(data: bytes, tesseract: str = "") -> ParsedBook:
         replace(part, page=page_numbers.get(part.page)) for part in insert_pages(build_parts(lines, outline), scanned)
     ]
     date = find_date(metadata.get("ModDate", "")) or find_date(metadata.get("CreationDate", ""))
+    warnings = (*warnings, *_describe_garbled(garbled))
     return ParsedBook(parts, title, split_authors(metadata.get("Author", "")), date, warnings)
+
+
+def _describe_garbled(garbled: Mapping[int, int]) -> Iterator[str]:
+    """Returns a warning for the lines that were left out, by page."""
+    if garbled:
+        listed = ", ".join(map(str, [*garbled][:_MAX_LISTED])) + (", …" if len(garbled) > _MAX_LISTED else "")
+        lines = sum(garbled.values())
+        count = f"{lines} {'line' if lines == 1 else 'lines'}"
+        yield f"{count} left out (page {listed}): the font does not say which letters it draws"
 
 
 def _recognise_pictures(
@@ -129,19 +144,34 @@ def _read_page_numbers(document: pdfium.PdfDocument) -> dict[int | None, int]:
     return {sheet: labelled.get(sheet, sheet) for sheet in labels if sheet in labelled or sheet not in taken}
 
 
-def _read_page_lines(document: pdfium.PdfDocument, number: int) -> list[PdfLine]:
-    """Returns the lines of a page in reading order; none for a page that cannot be read."""
+def _read_page_lines(document: pdfium.PdfDocument, number: int, garbled: dict[int, int]) -> list[PdfLine]:
+    """Returns the lines of a page in reading order; none for a page that cannot be read. Lines that cannot be decoded
+    are left out, and counted by page."""
     try:
         page = document[number]
         text_page = page.get_textpage()
     except pdfium.PdfiumError:
         return []
     try:
-        reader = _PdfPageReader(text_page, number + 1)
-        return order_lines(list(reader.lines()))
+        read = list(_PdfPageReader(text_page, number + 1).lines())
     finally:
         text_page.close()
         page.close()
+    undecoded = [line for line, is_decoded in read if not is_decoded]
+    if not _is_garbled("".join(line.text for line in undecoded)):
+        return order_lines([line for line, _ in read])
+    garbled[number + 1] = len(undecoded)
+    return order_lines([line for line, is_decoded in read if is_decoded])
+
+
+def _is_garbled(text: str) -> bool:
+    """Whether numbers of glyphs were taken for letters. PDFium does so where a font has no table of characters: mostly
+    they are letters less 29, `5HPRWHRUWKHNHHSHU` for `Remote or the keeper`. Where they are letters after all, as in
+    old fonts of TeX, a page has small ones and vowels."""
+    letters = [sign for sign in text if sign.isalpha()]
+    small, vowels = sum(map(str.islower, letters)), sum(sign in _VOWELS for sign in letters)
+    is_judged = len(letters) >= _MIN_LETTERS
+    return is_judged and small <= _MAX_SMALL * len(letters) and vowels <= _MAX_VOWELS * len(letters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,13 +181,14 @@ class _PdfPageReader:
     page: pdfium.PdfTextPage
     number: int
 
-    def lines(self) -> Iterator[PdfLine]:
+    def lines(self) -> Iterator[tuple[PdfLine, bool]]:
+        """The lines, and whether each is decoded for certain."""
         text = self.page.get_text_range()
         start = 0
         for line in text.split("\n"):
             end = start + len(line)
             if line.strip():
-                yield self._line(line, start)
+                yield self._line(line, start), self._is_decoded(line, start)
             start = end + 1
 
     def _line(self, raw_line: str, start: int) -> PdfLine:
@@ -178,6 +209,12 @@ class _PdfPageReader:
             is_monospace=all(self._is_monospace(sign) for sign in signs),
             cells=self._find_cells(words, signs[0], size) if is_linear else (),
         )
+
+    def _is_decoded(self, raw_line: str, start: int) -> bool:
+        """Whether the font says which letters some of the characters are."""
+        start += len(raw_line) - len(raw_line.lstrip())
+        signs = (self._character_index(start + each) for each in _sample_positions(raw_line.strip()))
+        return not all(raw.FPDFText_HasUnicodeMapError(self.page, sign) == 1 for sign in signs)
 
     def _find_cells(self, words: str, first: int, size: float) -> tuple[PdfCell, ...]:
         """Divides a line at wide gaps; returns nothing for a line without any."""
