@@ -112,6 +112,7 @@ def _look_at(file: JobFile, recipe: Sequence[object], now: float) -> FileLook | 
     except OSError:
         return None
     sizes = [(path, each.st_size, each.st_mtime_ns, each.st_ctime_ns, each.st_ino) for path, each in found]
-    newest = max(max(each.st_mtime, each.st_ctime) for _, each in found)
+    # A time of modification in the future was set by a program: the next change gives it another.
+    newest = max(max(each.st_ctime, each.st_mtime if each.st_mtime <= now else 0.0) for _, each in found)
     state = hashlib.sha256(json.dumps([recipe, sizes], sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
     return FileLook(state, newest + SETTLE_SECONDS <= now, now)

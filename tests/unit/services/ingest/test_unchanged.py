@@ -143,6 +143,36 @@ async def test_files_that_changed_just_before_they_were_read_are_read_once_more(
 
 
 @TARGETS
+async def test_a_file_of_a_later_century_is_not_read_each_time_and_its_changes_are_seen(
+    desk: Desk, folder: Path, target: JobTarget
+) -> None:
+    os.utime(folder / "a.md", (4_291_747_200, 4_291_747_200))
+    os.utime(folder / "b.md", (-2_145_916_800, -2_145_916_800))
+    await desk.ingest(folder, target)
+    await desk.ingest(folder, target)
+    assert desk.read_names == []
+    for name in ("a.md", "b.md"):
+        text, times = (folder / name).read_text(), (folder / name).stat()
+        (folder / name).write_text(text.swapcase())
+        os.utime(folder / name, ns=(times.st_atime_ns, times.st_mtime_ns))
+    job = await desk.ingest(folder, target)
+    assert (count(job), sorted(desk.read_names)) == ((0, 2, 1), ["a.md", "b.md"])
+
+
+@TARGETS
+async def test_after_the_clock_was_set_back_nothing_is_missed(desk: Desk, folder: Path, target: JobTarget) -> None:
+    desk.later = -3_600.0  # the files are from an hour that has yet to come
+    await desk.ingest(folder, target)
+    (folder / "a.md").write_text((folder / "a.md").read_text().swapcase())
+    job = await desk.ingest(folder, target)
+    assert (count(job), len(desk.read_names)) == ((0, 1, 2), 3)
+    desk.later = SETTLE_SECONDS + 1.0
+    await desk.ingest(folder, target)
+    await desk.ingest(folder, target)
+    assert desk.read_names == []
+
+
+@TARGETS
 async def test_files_are_read_again_by_other_readers_and_after_a_long_time(
     desk: Desk, folder: Path, target: JobTarget
 ) -> None:
