@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from io import BytesIO
 from pathlib import Path
 
 import pytest
 
 from tests.fixtures.book_files import Typed, pdf
+from toolscript.adapters.files.parts import BookLimits
 from toolscript.adapters.files.reader import FileBooks
+from toolscript.adapters.files.worker import build_answer
 from toolscript.domain.errors import Invalid
 
 pytestmark = [pytest.mark.req("D-09", "K-06"), pytest.mark.slow]
@@ -68,3 +72,11 @@ async def test_an_empty_file_is_refused_without_a_worker(tmp_path: Path, worker_
     with pytest.raises(Invalid):
         await FileBooks(max_in_process_bytes=1000).read(tmp_path / "empty.md")
     assert worker_calls == []
+
+
+def test_a_row_of_colons_is_read_quickly() -> None:
+    """A text of 31 kB, which is read in the process that answers searches, took five seconds."""
+    data = b":" * 1_000_000
+    began = time.process_time()
+    build_answer(BytesIO(data), ".rst", BookLimits())
+    assert time.process_time() - began < 20

@@ -44,7 +44,8 @@ _CODE_DIRECTIVES = frozenset("code code-block sourcecode parsed-literal literali
 _SKIPPED_DIRECTIVES = frozenset(
     ("toctree image figure index contents include raw only meta currentmodule module highlight default-role").split()
 )
-_ROLE = re.compile(r":[\w:+-]+:`~?!?([^`<]*?)(?:\s*<[^`>]*>)?`")
+# A bound, because a search through a long row of colons takes the square of its length.
+_ROLE = re.compile(r":[\w:+-]{1,80}:`~?!?([^`<]*?)(?:\s*<[^`>]*>)?`")
 _QUOTED = re.compile(r"``([^`]+)``|`([^`<]+?)(?:\s*<[^`>]*>)?`_{0,2}")
 
 
