@@ -69,6 +69,23 @@ async def open_logins(settings: Settings) -> AsyncIterator[Logins]:
     if not settings.store:
         with suppress(OSError):  # opening the database says what is wrong with the folder
             make_private_folder(settings.data)
+    async with _open_store(settings, url) as logins:
+        yield logins
+
+
+@asynccontextmanager
+async def find_logins(settings: Settings) -> AsyncIterator[Logins]:
+    """The logins of the store, which is not created: none where it does not exist yet."""
+    url = store_url(settings)
+    file = Path(url.removeprefix("sqlite:///")) if url.startswith("sqlite:///") else None
+    if file and not await asyncio.to_thread(file.exists):
+        url = IN_MEMORY
+    async with _open_store(settings, url) as logins:
+        yield logins
+
+
+@asynccontextmanager
+async def _open_store(settings: Settings, url: str) -> AsyncIterator[Logins]:
     database = await asyncio.to_thread(Database, url)
     logins = build_logins(settings, database)
     try:
@@ -76,15 +93,3 @@ async def open_logins(settings: Settings) -> AsyncIterator[Logins]:
     finally:
         await logins.close()
         await database.close()
-
-
-@asynccontextmanager
-async def find_logins(settings: Settings) -> AsyncIterator[Logins | None]:
-    """The logins of the store, or None where it does not exist yet."""
-    url = store_url(settings)
-    file = Path(url.removeprefix("sqlite:///")) if url.startswith("sqlite:///") else None
-    if url == IN_MEMORY or (file and not await asyncio.to_thread(file.exists)):
-        yield None
-    else:
-        async with open_logins(settings) as logins:
-            yield logins

@@ -247,6 +247,18 @@ async def _call_over_mcp(url: str, headers: dict[str, str]) -> str:
         return str(result.content)
 
 
+@pytest.mark.slow
+def test_before_anything_is_stored_a_server_says_that_it_needs_a_login(
+    tmp_path: Path, shared_web: ProtectedServer
+) -> None:
+    (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": {"web": {"url": shared_web.http}}}))
+    code, listed, errors = _run(tmp_path, "list-servers", "--json")
+    assert code == 3, errors
+    (server,) = json.loads(listed)["servers"]
+    assert (server["needsLogin"], server["reason"]) == (True, "it needs a login: run `toolscript login web`")
+    assert not (tmp_path / "data").exists()
+
+
 def test_what_cannot_be_logged_in_is_named(tmp_path: Path) -> None:
     servers = {"files": {"command": "files"}, "gone": {"url": "http://127.0.0.1:9/mcp"}}
     (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": servers}))

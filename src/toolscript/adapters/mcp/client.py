@@ -418,7 +418,7 @@ class _Connection:
         if self.auth and self.auth.problem:
             return self.auth.problem.message
         if self._status is not None and self._status >= httpx2.codes.BAD_REQUEST:
-            hint = ": check its `headers`" if self._status in {401, 403} else ""
+            hint = ": check its `headers`" if self._status in {401, 403} and self._spec.headers else ""
             return f"HTTP status {self._status}{hint}"
         if error is None:
             return "the connection was closed"

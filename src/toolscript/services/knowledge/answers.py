@@ -11,7 +11,7 @@ import json
 import logging
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -82,7 +82,8 @@ class CitedSentence:
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeAnswer:
-    """An answer of checked sentences, or why there is none. `left_out` counts the sentences that failed the check."""
+    """An answer of checked sentences, or why there is none. `left_out` counts the model's other sentences: those that
+    failed the check, and what is more than an answer may have."""
 
     status: AnswerStatus
     sentences: tuple[CitedSentence, ...] = ()
@@ -148,13 +149,14 @@ def _build_prompt(question: str, passages: Sequence[str]) -> Prompt:
 
 def _check_answer(answer: Mapping[str, Any], question: str, passages: Sequence[str]) -> KnowledgeAnswer:
     sentences = answer.get("sentences")
-    if answer.get("supported") is not True or not isinstance(sentences, list):
+    if not isinstance(sentences, list):
         return UNSUPPORTED
-    claimed = sentences[:MAX_SENTENCES]
+    claimed = sentences[:MAX_SENTENCES] if answer.get("supported") is True else []
     checked = [each for claim in claimed if (each := _check_sentence(claim, question, passages)) is not None]
+    left_out = len(sentences) - len(checked)
     if not checked:
-        return UNSUPPORTED
-    return KnowledgeAnswer(AnswerStatus.ANSWERED, tuple(checked), len(claimed) - len(checked))
+        return replace(UNSUPPORTED, left_out=left_out)
+    return KnowledgeAnswer(AnswerStatus.ANSWERED, tuple(checked), left_out)
 
 
 def _check_sentence(claim: Any, question: str, passages: Sequence[str]) -> CitedSentence | None:

@@ -182,7 +182,7 @@ def test_a_server_that_needs_the_login_of_its_client_stays(home: Home) -> None:
         home.write({"web": {"type": "http", "url": f"{web.root}/mcp"}, "good": make_entry()})
         (client,) = home.plan("--yes")["clients"]
     reasons = {server["name"]: server["reason"] for server in client["servers"]}
-    assert reasons["web"].startswith("needs a login, which Cursor has")
+    assert reasons["web"] == "needs a login, which Cursor has (HTTP status 401)"
     assert list(json.loads(home.cursor.read_text())["mcpServers"]) == ["web", "toolscript"]
     assert list(json.loads(home.config.read_text())["mcpServers"]) == ["good"]
 

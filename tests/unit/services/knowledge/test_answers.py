@@ -15,6 +15,7 @@ from toolscript.retrieval.retriever import Retriever
 from toolscript.services.knowledge.answers import (
     MAX_PASSAGE_CHARACTERS,
     MAX_PASSAGES,
+    MAX_SENTENCES,
     AnswerStatus,
     AnswerWriter,
     KnowledgeAnswer,
@@ -76,10 +77,15 @@ async def test_a_sentence_with_the_words_of_its_passage_is_the_answer() -> None:
 async def test_a_sentence_that_its_passages_do_not_support_is_left_out(sentence: Any) -> None:
     alone = await answer(replies(sentence))
     assert (alone.status, alone.sentences) == (AnswerStatus.UNSUPPORTED, ())
-    assert alone.note == "the passages do not support an answer"
+    assert (alone.note, alone.left_out) == ("the passages do not support an answer", 1)
     beside = await answer(replies(sentence, GOOD))
     assert [each.text for each in beside.sentences] == [GOOD["text"]]
     assert beside.left_out == 1
+
+
+async def test_sentences_that_are_more_than_an_answer_may_have_count_as_left_out() -> None:
+    found = await answer(replies(*[GOOD] * (MAX_SENTENCES + 2)))
+    assert (len(found.sentences), found.left_out) == (MAX_SENTENCES, 2)
 
 
 async def test_citations_that_share_nothing_with_the_sentence_are_removed() -> None:
@@ -90,7 +96,8 @@ async def test_citations_that_share_nothing_with_the_sentence_are_removed() -> N
 @pytest.mark.slow
 @pytest.mark.parametrize("supported", [False, None, "yes", 1])
 async def test_an_answer_that_is_not_declared_supported_is_refused(supported: Any) -> None:
-    assert (await answer(replies(GOOD, supported=supported))).status is AnswerStatus.UNSUPPORTED
+    refused = await answer(replies(GOOD, supported=supported))
+    assert (refused.status, refused.left_out) == (AnswerStatus.UNSUPPORTED, 1)
 
 
 @pytest.mark.slow

@@ -167,7 +167,10 @@ class AnswerResponse(ResponseModel):
     status: AnswerStatus
     text: str = Field(description="The sentences, each with the numbers of its results in brackets; or empty.")
     sentences: list[SentenceResponse]
-    left_out: int = Field(description="How many sentences of the language model its results do not support.")
+    left_out: int = Field(
+        description="How many sentences of the language model are not in the text: its results do not support them, or "
+        "they are more than an answer may have."
+    )
     note: str | None = Field(default=None, description="Why there is no answer. Left out if there is one.")
 
 
