@@ -20,7 +20,7 @@ from toolscript.surfaces.http.dependencies import get_scope
 from toolscript.surfaces.http.errors import STATUSES
 from toolscript.surfaces.http.openapi import KEY, TOKEN
 from toolscript.surfaces.http.served_app import ServedApp
-from toolscript.surfaces.mcp.definitions import CACHE_HINTS, INSTRUCTIONS, RUN_CODE, TOOLS
+from toolscript.surfaces.mcp.definitions import CACHE_HINTS, MAY_BE_EMPTY, RUN_CODE, TOOLS, build_instructions
 from toolscript.surfaces.mcp.early_answers import VERSIONS, collect_default_answers, format_answers
 
 ROOT = Path(__file__).parents[1]
@@ -198,7 +198,7 @@ def mcp() -> str:
         "only the host find it through `/.well-known/ai-catalog.json` and its server card, `/mcp/server-card`",
         "([SEP-2127](https://modelcontextprotocol.io/seps/2127-mcp-server-cards)). Agents read:",
         "",
-        f"> {INSTRUCTIONS}",
+        f"> {build_instructions([tool.name for tool in TOOLS])}",
     ]
     for tool in [*TOOLS, RUN_CODE]:
         lines += ["", f"## {tool.name}", "", f"{tool.description}", "", "| argument | | meaning |", "|---|---|---|"]
@@ -207,8 +207,10 @@ def mcp() -> str:
             lines.append(f"| `{name}` ({schema['type']}) | {needed} | {schema['description']} |")
     lines += [
         "",
-        "`run_code` is listed where [programs can be run](../guide/code-mode.md). There `search_tools` takes `output`:",
-        "`types` for declarations instead of lines.",
+        f"{', '.join(f'`{name}`' for name in MAY_BE_EMPTY)}: listed, and mentioned in the instructions, as soon as",
+        "there is something to find, for the caller's profile and tenant. Clients are notified. `run_code` is listed",
+        "where [programs can be run](../guide/code-mode.md). There `search_tools` takes `output`: `types` for",
+        "declarations instead of lines.",
         "",
         "After these, `tools/list` has the tools that the caller's [profile](../guide/profiles.md) pins, under their",
         "ids; the description of `search_tools` ends with the servers and skills that it shows.",

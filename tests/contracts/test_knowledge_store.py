@@ -76,6 +76,7 @@ async def test_every_field_comes_back_as_it_was_stored(store: KnowledgeStore) ->
 
 async def test_an_empty_store_gives_empty_results(store: KnowledgeStore) -> None:
     assert await store.list_sources() == []
+    assert await store.has_sources() is False
     assert await store.count_contents() == {}
     assert await store.get_contents(BOOK.id) == ([], [])
     assert await store.get_records([], [], []) == KnowledgeRecords({}, {}, {})

@@ -99,6 +99,7 @@ from toolscript.services.tools.native_changes import NativeChanges
 from toolscript.services.tools.overview import ToolOverviews
 from toolscript.services.tools.ranking import ToolRanking
 from toolscript.services.tools.starting_servers import StartingServers
+from toolscript.services.tools.text_contents import FindTextContents
 from toolscript.services.tools.token_costs import TokenCosts
 from toolscript.services.tools.tool_map import DrawToolMap
 from toolscript.services.trust.definition_reader import DefinitionReader
@@ -170,6 +171,7 @@ class App:
         self.profiles = Profiles()
         self.admission = open_admission(settings, self.rate_buckets, self.profiles.find)
         self.search_shares = Shares("searches", MAX_SEARCHES)
+        self.text_contents = FindTextContents(self.documents, self.knowledge)
         self.knowledge_rates = Rates(settings.knowledge_rate, self.rate_buckets)
         self.call_log = CallLog(self.observability.audit)
         self.refusals = Refusals(self.observability.events, Buckets())
@@ -221,7 +223,7 @@ class App:
         )
         self.tool_overviews = ToolOverviews(self.snapshots, gateway, visibility, self.skills, self.profiles.all)
         self.native_changes = NativeChanges(
-            self.snapshots, gateway, self.native, self.tool_overviews, visibility.find_view
+            self.snapshots, gateway, self.native, self.tool_overviews, self.text_contents, visibility.find_view
         )
         self.propose_skills = ProposeSkills(
             items, skills, self.catalogue_index, self.model.embedder, self.language_model

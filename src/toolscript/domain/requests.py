@@ -18,6 +18,8 @@ surface_name: ContextVar[str] = ContextVar("surface_name", default="cli")
 """How the caller asks: http, mcp or cli."""
 profile_name: ContextVar[str | None] = ContextVar("profile_name", default=None)
 """The profile that says what the caller may see; None outside of requests, and for requests that see everything."""
+tenant_name: ContextVar[str | None] = ContextVar("tenant_name", default=None)
+"""Whose documents the lists of the request may mention; None for callers without documents."""
 caller_limit: ContextVar[CallLimit] = ContextVar("caller_limit", default=NO_LIMIT)
 """How many calls the key of the request allows."""
 caller_scopes: ContextVar[frozenset[Scope]] = ContextVar("caller_scopes", default=frozenset(Scope))

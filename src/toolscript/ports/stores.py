@@ -371,6 +371,9 @@ class KnowledgeReader(Protocol):
     ) -> KnowledgeRecords:
         """Those of these records that exist, in one batched read."""
 
+    async def has_sources(self) -> bool:
+        """Whether there is any source."""
+
     async def list_sources(self) -> list[Source]:
         """All sources, ordered by title, then id."""
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from toolscript.app.access import is_local_token, may_bypass
 from toolscript.app.app import App
 from toolscript.domain.access import OPERATOR, Caller, Grant, Principal, Scope, ShareHolder
-from toolscript.domain.errors import Forbidden, Unauthorized, Unavailable
+from toolscript.domain.errors import Forbidden, ToolscriptError, Unauthorized, Unavailable
 from toolscript.domain.requests import caller_name, profile_name
 from toolscript.services.access.keys import is_key
 from toolscript.settings import Settings
@@ -128,6 +128,14 @@ async def identify_principal(app: App, headers: Mapping[str, str]) -> Principal:
             "as `Authorization: Bearer TOKEN`"
         )
     return await app.verifier.verify(token.strip())
+
+
+async def find_tenant(app: App, headers: Mapping[str, str]) -> str | None:
+    """Returns whose documents a request with these headers may search; None if nobody's."""
+    try:
+        return (await identify_principal(app, headers)).tenant
+    except ToolscriptError:
+        return None
 
 
 async def _identify_by_key(app: App, secret: str) -> Principal:

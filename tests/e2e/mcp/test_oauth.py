@@ -16,7 +16,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
 from pydantic import AnyUrl
 
-from tests.fixtures.serving import serve
+from tests.fixtures.serving import fill_searches, serve
 from tests.servers.logins import Authorization, follow_redirects, serving_authorization
 from tests.servers.processes import find_free_port
 from toolscript.app.app import open_app
@@ -102,13 +102,14 @@ async def connect(url: str, memory: Memory, user: User) -> AsyncIterator[Client]
 async def test_a_client_logs_in_by_itself_and_searches(tmp_path: Path, authorization: Authorization) -> None:
     memory, user = Memory(), User()
     async with open_app(make_settings(tmp_path, authorization), serving=True) as app:
+        await fill_searches(app)
         await app.sync.run([Item("disk", "read_file", "Read a file")])
         async with serve(app) as url, connect(url, memory, user) as client:
             tools = {tool.name for tool in (await client.list_tools()).tools}
             found = await client.call_tool("search_tools", {"query": "read a file"})
     assert set(user.scopes[0].split()) >= set(SCOPES.split()), "the scopes that the refusal names"
     assert memory.tokens is not None
-    assert {"search_tools", "call_tool", "search_documents", "search_knowledge"} <= tools
+    assert {"search_tools", "call_tool", "search_knowledge"} <= tools
     assert "disk__read_file" in str(found.content)
 
 

@@ -48,7 +48,7 @@ async def test_a_client_that_knows_the_host_finds_the_server_and_connects(app: A
         (remote,) = card.json()["remotes"]
         assert remote["type"] == "streamable-http"
         async with Client(remote["url"]) as client:
-            assert len((await client.list_tools()).tools) == len(TOOLS)
+            assert (await client.list_tools()).tools
 
 
 async def test_the_card_has_the_fields_of_the_extension_and_the_bounds_of_its_schema() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.fixtures.serving import replace_parts
+from tests.fixtures.serving import fill_searches, replace_parts
 from tests.servers.published_keys import PublishedKeys, SigningKey, new_key
 from toolscript.app.access import check_environment
 from toolscript.app.app import App, local_token, open_app
@@ -151,8 +151,9 @@ async def test_every_route_takes_a_token_with_its_scope_and_no_other(gateway: Ga
 
 
 async def test_over_mcp_a_token_lists_and_calls_the_tools_of_its_scopes(gateway: Gateway) -> None:
+    await fill_searches(gateway.app, "other")
     for scope in sorted(set(TOOL_SCOPES.values())):
-        listed = await gateway.call("tools/list", gateway.sign(f"toolscript:{scope}"))
+        listed = await gateway.call("tools/list", gateway.sign(f"toolscript:{scope}", tenant_id="acme"))
         names = {tool["name"] for tool in listed.json()["result"]["tools"]}
         assert names == {name for name, needed in TOOL_SCOPES.items() if needed == scope} - {
             "run_code"

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.fixtures.serving import replace_parts
+from tests.fixtures.serving import fill_searches, replace_parts
 from toolscript.app.app import App, local_token, open_app
 from toolscript.domain.access import Scope
 from toolscript.domain.documents import Document
@@ -21,7 +21,7 @@ from toolscript.services.access import keys as module
 from toolscript.settings import load_settings
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.served_app import ServedApp
-from toolscript.surfaces.mcp.definitions import INSTRUCTIONS, RUN_CODE, TOOL_SCOPES, TOOLS
+from toolscript.surfaces.mcp.definitions import RUN_CODE, TOOL_SCOPES, TOOLS, build_instructions
 
 pytestmark = pytest.mark.req("X-04", "G-08", "G-19")
 
@@ -33,6 +33,7 @@ HEADERS = {"Accept": "application/json, text/event-stream"}
 async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
     settings = load_settings(variables={}, data_dir=tmp_path_factory.mktemp("keys"), search_model="hashed-64")
     async with open_app(settings, serving=True) as opened:
+        await fill_searches(opened, "acme")
         await opened.ingest_documents.put("acme", [Document("report", "the tides of acme")])
         yield opened
 
@@ -94,7 +95,7 @@ def test_every_tool_has_a_scope() -> None:
 async def test_without_a_valid_key_nothing_is_answered_once_a_key_exists(app: App) -> None:
     async with serve_mcp(app, knowledge_access="key") as mcp:
         if not await app.keys.list_all():
-            assert len(await mcp.list_tools()) == len(TOOLS)
+            assert await mcp.list_tools() == [tool.name for tool in TOOLS if tool.name != "search_documents"]
         _, secret = await app.keys.create("first", [Scope.SEARCH])
         for headers in ({}, bearer(f"{secret}x"), {"X-API-Key": "tsk_"}):
             for method in ("tools/list", "ping", "initialize"):
@@ -171,7 +172,9 @@ async def test_a_client_without_a_key_learns_that_it_needs_one(app: App) -> None
         without = (await mcp.post("initialize", {}, **params)).json()["result"]
         assert "Authorization: Bearer KEY" in without["instructions"]
         with_key = (await mcp.post("initialize", bearer(secret), **params)).json()["result"]
-        assert with_key == without | {"instructions": INSTRUCTIONS}
+        seen = ["search_tools", "search_skills", "describe_tool", "search_knowledge"]
+        assert with_key == without | {"instructions": build_instructions(seen)}
+        assert [tool.name for tool in TOOLS if tool.name in with_key["instructions"]] == seen
 
 
 @pytest.mark.req("D-04")

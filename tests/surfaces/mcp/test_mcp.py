@@ -29,7 +29,7 @@ from mcp_types import CallToolResult, TextContent
 from tokenizers import Tokenizer
 
 from tests.fixtures.examples import choose
-from tests.fixtures.serving import serve
+from tests.fixtures.serving import ALWAYS_LISTED, serve
 from tests.servers import make_scripted_spec
 from tests.servers.preloaded import toolscript_command
 from toolscript.adapters.mcp.lenient_reader import read_items
@@ -39,14 +39,17 @@ from toolscript.domain.access import Principal
 from toolscript.domain.catalog import Item
 from toolscript.domain.documents import Document
 from toolscript.evaluation.datasets import demo_folder
+from toolscript.services.catalogue import tool_points
 from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.skill_points import SKILLS
-from toolscript.services.catalogue.tool_points import TOOLS
 from toolscript.settings import DEFAULT_MODEL, load_settings
+from toolscript.surfaces.mcp.definitions import TOOLS
 from toolscript.surfaces.mcp.native import answer_request
 from toolscript.surfaces.mcp.server import answer_call, build_server
 
 TIMEOUT_SECONDS = 40.0
+ALWAYS = [tool.name for tool in ALWAYS_LISTED]
+LISTED = [tool.name for tool in TOOLS if tool.name in {*ALWAYS, "search_skills"}]
 MODEL = "all-MiniLM-L6-v2"
 MAX_TOKENS = 600
 NAMES = [
@@ -184,8 +187,10 @@ async def agent(
 
 
 @pytest.mark.req("G-08")
-async def test_an_agent_sees_exactly_seven_described_tools(agent: Agent) -> None:
-    tools = {tool.name: tool for tool in (await agent.client.list_tools()).tools}
+async def test_an_agent_sees_described_tools(agent: Agent) -> None:
+    listed = (await agent.client.list_tools()).tools
+    assert [tool.name for tool in listed] == LISTED
+    tools = {tool.name: tool for tool in [*TOOLS, *listed]}
     assert list(tools) == NAMES
     for tool in tools.values():
         assert len(tool.description or "") > 100
@@ -211,9 +216,8 @@ async def test_an_agent_sees_exactly_seven_described_tools(agent: Agent) -> None
 
 @pytest.mark.req("G-08")
 async def test_the_list_of_tools_costs_few_tokens(agent: Agent) -> None:
-    tools = (await agent.client.list_tools()).tools
+    tools = {tool.name: tool for tool in [*TOOLS, *(await agent.client.list_tools()).tools]}.values()
     assert tokens(json.dumps([t.model_dump(by_alias=True, exclude_none=True) for t in tools])) < 2250
-    assert all(name in (agent.client.instructions or "") for name in NAMES)
     assert agent.client.server_info is not None
     assert agent.client.server_info.name == "toolscript"
 
@@ -393,7 +397,7 @@ async def test_a_degraded_search_says_so_in_one_line(tmp_path: Path) -> None:
         text = await agent.text("search_tools", query="commit my changes to git", strategy="hybrid")
         assert text.splitlines()[0] == "Skills cannot be searched right now: searched everywhere."
         assert len(text.splitlines()) == 16  # and five hits, three lines each
-        await app.index.drop(TOOLS)
+        await app.index.drop(tool_points.TOOLS)
         text = await agent.text("search_tools", query="commit my changes to git", strategy="direct")
         assert text == "Tools cannot be searched right now: try again in a moment."
         assert "skills cannot be searched right now" in await agent.refusal("search_skills", query="git")
@@ -597,7 +601,7 @@ async def url(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> A
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_clients_of_the_old_and_the_new_protocol_are_served(url: str, mode: str) -> None:
     async with Client(f"{url}/mcp", mode=mode) as client:
-        assert len((await client.list_tools()).tools) == len(NAMES)
+        assert [tool.name for tool in (await client.list_tools()).tools] == LISTED
         assert not (await Agent(client).call("call_tool", tool_id="good__pid")).is_error
 
 
@@ -607,7 +611,7 @@ async def test_an_unknown_session_id_is_accepted(url: str) -> None:
     request = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
     async with httpx.AsyncClient(headers=headers) as http:
         answer = await http.post(f"{url}/mcp", json=request)
-    assert [tool["name"] for tool in answer.json()["result"]["tools"]] == NAMES
+    assert [tool["name"] for tool in answer.json()["result"]["tools"]] == LISTED
 
 
 @pytest.mark.req("G-08", "X-03")
@@ -957,17 +961,20 @@ async def test_wrong_arguments_of_a_document_search_are_named(
 @pytest.mark.req("D-04", "D-05")
 @pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
 async def test_over_http_documents_are_those_of_the_token_and_other_tools_need_none(documents: App, mode: str) -> None:
+    valid = [bearer("default"), bearer("acme")]
+
     async def search(url: str, headers: dict[str, str]) -> CallToolResult:
         async with httpx2.AsyncClient(headers=headers) as http:
             transport = streamable_http_client(f"{url}/mcp", http_client=http)
             async with Client(transport, mode=mode) as client:
-                assert len((await client.list_tools()).tools) == len(NAMES)
+                offered = [tool.name for tool in (await client.list_tools()).tools]
+                assert ("search_documents" in offered) == (headers in valid)
                 other = await Agent(client).text("search_tools", query="read a file")
                 assert other.startswith("No tools found")
                 return await Agent(client).call("search_documents", query="rotated keys", search_type="keyword")
 
     async with serve(documents) as url:
-        mine, theirs = await search(url, bearer("default")), await search(url, bearer("acme"))
+        mine, theirs = [await search(url, headers) for headers in valid]
         assert text_of(mine).startswith("keys.md  ")
         assert text_of(theirs).startswith("plans  ")
         for headers in ({}, bearer("default", exp=1), {"Authorization": "Bearer nonsense"}):

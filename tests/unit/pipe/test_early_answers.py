@@ -93,7 +93,7 @@ async def ask_gateway(lines: Sequence[bytes]) -> dict[str, Any]:
     """The answers of a gateway that gets these messages at once, by the JSON of their ids."""
 
     async def answer_list(method: str, _: object, __: object) -> dict[str, Any]:
-        return {"tools": list_own_tools()} if method == "tools/list" else {LISTS[method][0]: []}
+        return {"tools": list_own_tools(())} if method == "tools/list" else {LISTS[method][0]: []}
 
     async def answer(*_: object) -> Mapping[str, Any]:
         return {"content": []}

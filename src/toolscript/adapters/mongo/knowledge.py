@@ -105,6 +105,10 @@ class MongoKnowledgeReader:
             {extraction.id: extraction for extraction in map(read_extraction, extractions)},
         )
 
+    async def has_sources(self) -> bool:
+        with self._translate_errors():
+            return await self._database["sources"].find_one({}, ["_id"]) is not None
+
     async def list_sources(self) -> list[Source]:
         found = await self._find("sources", {})
         return sorted(map(read_source, found), key=lambda source: (source.title, source.id))

@@ -40,6 +40,9 @@ class SqlKnowledgeReader:
 
         return await self._database.read(work)
 
+    async def has_sources(self) -> bool:
+        return bool(await self._database.read(lambda session: session.rows("SELECT 1 FROM knowledge_sources LIMIT 1")))
+
     async def list_sources(self) -> list[Source]:
         found = await self._database.read(lambda session: session.rows("SELECT * FROM knowledge_sources"))
         return sorted((load(Source, row) for row in found), key=lambda source: (source.title, source.id))

@@ -9,20 +9,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import NotFound, Quarantined
 from toolscript.domain.native_names import wrap_uri
-from toolscript.domain.requests import profile_name, share_holder
+from toolscript.domain.requests import profile_name, share_holder, tenant_name
 from toolscript.services.catalogue.gateway import Gateway
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.visibility import FindView
 from toolscript.services.support.shares import MAX_SUBSCRIPTIONS, Shares
 from toolscript.services.tools.native import NativeItems
 from toolscript.services.tools.overview import ToolOverviews, use_profile
+from toolscript.services.tools.text_contents import FindTextContents, TextContents
 
 MAX_URIS = 100
 MAX_WAITING = 1_000
@@ -30,6 +31,8 @@ MAX_WAITING = 1_000
 MAX_STREAM_SECONDS = 3_600.0
 SUBSCRIBE_SECONDS = 10.0
 DEBOUNCE_SECONDS = 0.2
+# How often documents and knowledge are looked at, which other gateways and commands fill, too: two reads of 0.2 ms.
+CONTENTS_SECONDS = 1.0
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1.0, 60.0
 
 log = logging.getLogger(__name__)
@@ -43,8 +46,8 @@ class ListKind(StrEnum):
     RESOURCES = "resources"
 
 
-ListKey = tuple[ListKind, str | None]
-"""A list, and the profile that decides what is in it."""
+ListKey = tuple[ListKind, str | None, str | None]
+"""A list, and the profile and the tenant that decide what is in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,7 @@ class ChangeStream:
         self.honoured = honoured
         """What the client will hear of: not every server can be followed."""
         self._profile = profile_name.get()
+        self._tenant = tenant_name.get()
         self._waiting: dict[NativeChange, None] = {}
         self._has_news = asyncio.Event()
         self._is_closed = False
@@ -94,7 +98,7 @@ class ChangeStream:
     @property
     def list_keys(self) -> list[ListKey]:
         """The lists that the client will hear of."""
-        return [(kind, self._profile) for kind in self.honoured.lists]
+        return [(kind, self._profile, self._tenant) for kind in self.honoured.lists]
 
     def deliver(self, change: NativeChange) -> None:
         """Adds a change; ends the stream of a client that takes none."""
@@ -141,12 +145,14 @@ class NativeChanges:
         gateway: Gateway,
         native: NativeItems,
         overviews: ToolOverviews,
+        contents: FindTextContents,
         find_view: FindView,
     ) -> None:
         self._snapshots = snapshots
         self._gateway = gateway
         self._native = native
         self._overviews = overviews
+        self._contents = contents
         self._find_view = find_view
         self.shares = Shares("subscriptions", MAX_SUBSCRIPTIONS)
         self._streams: set[ChangeStream] = set()
@@ -213,9 +219,9 @@ class NativeChanges:
                 self._watching = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:
-        """Compares the lists after every change of the catalogue or the profiles: most change no list."""
+        """Compares the lists after every change of the catalogue, the profiles or the texts: most change no list."""
         while True:
-            await self._has_changed.wait()
+            await self._wait_for_news()
             await asyncio.sleep(DEBOUNCE_SECONDS)
             self._has_changed.clear()
             try:
@@ -233,12 +239,30 @@ class NativeChanges:
                     if key in changed:
                         stream.deliver(ListChanged(key[0]))
 
-    async def _read_list(self, kind: ListKind, profile: str | None) -> object:
+    async def _wait_for_news(self) -> None:
+        """Waits for a change of the catalogue or the profiles, or until there is a first text or none any more."""
+        while not self._has_changed.is_set():
+            keys = {key for stream in self._streams for key in stream.list_keys if key[0] is ListKind.TOOLS}
+            current = {tenant: await self._read_contents(tenant) for tenant in {tenant for _, _, tenant in keys}}
+            if any(seen[1] != current[key[2]] for key in keys if isinstance(seen := self._seen.get(key), tuple)):
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CONTENTS_SECONDS):
+                    await self._has_changed.wait()
+
+    async def _read_contents(self, tenant: str | None) -> TextContents:
+        token = tenant_name.set(tenant)
+        try:
+            return await self._contents.read()
+        finally:
+            tenant_name.reset(token)
+
+    async def _read_list(self, kind: ListKind, profile: str | None, tenant: str | None) -> object:
         """What the list has, in a form that can be compared."""
         with use_profile(profile):
             try:
                 if kind is ListKind.TOOLS:
-                    return await self._overviews.read()
+                    return await self._overviews.read(), await self._read_contents(tenant)
                 view = await self._find_view()
             except NotFound:  # a new configuration has no such profile
                 return None

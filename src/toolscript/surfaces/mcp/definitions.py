@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import json
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Annotated, Any, Literal, Self
 
@@ -40,17 +40,29 @@ from toolscript.services.knowledge.search import DEFAULT_HITS, MAX_HITS
 from toolscript.services.results.large_results import MAX_PAGE
 from toolscript.surfaces.json.knowledge import parse_words
 
+# Sentences, each with the tools that it is about: a client reads those about tools that it sees.
 INSTRUCTIONS = (
-    "Many MCP servers are behind this one. Do not guess tool names. First call search_tools with what you want to "
-    "do; then call_tool with the id and arguments of the best result. If a result's signature is not enough, "
-    "describe_tool returns the whole schema. If the results are of the wrong kind, search_skills lists areas of work "
-    "for search_tools to search in. read_result reads and searches results that were cut. search_documents searches "
-    "the user's own documents; search_knowledge books and papers, to answer with sources."
+    (("search_tools",), "Many MCP servers are behind this one. Do not guess tool names."),
+    (
+        ("search_tools", "call_tool"),
+        "First call search_tools with what you want to do; then call_tool with the id and arguments of the best "
+        "result.",
+    ),
+    (("describe_tool",), "If a result's signature is not enough, describe_tool returns the whole schema."),
+    (
+        ("search_skills",),
+        "If the results are of the wrong kind, search_skills lists areas of work for search_tools to search in.",
+    ),
+    (("run_code",), "run_code runs a program that calls several tools."),
+    (("read_result",), "read_result reads and searches results that were cut."),
+    (("search_documents",), "search_documents searches the user's own documents."),
+    (("search_knowledge",), "search_knowledge searches books and papers, to answer with sources."),
 )
-INSTRUCTIONS_WITHOUT_KEY = (
-    "Your client has sent no key, so only search_knowledge works: it searches books and papers, to answer with "
-    "sources. To search and call tools, the user must add the header `Authorization: Bearer KEY` to this server in "
-    "the client's configuration."
+NO_KEY = "Your client has sent no key, so only search_knowledge works."
+NO_KEY_NO_KNOWLEDGE = "Your client has sent no key, so it sees no tools."
+ADD_KEY = (
+    "To search and call tools, the user must add the header `Authorization: Bearer KEY` to this server in the client's "
+    "configuration."
 )
 
 # What the description of search_tools may say of the servers behind it, beside its own text.
@@ -299,6 +311,14 @@ class RunCodeArguments(ToolArguments):
     session: Id | SkipJsonSchema[None] = Field(None, description="Keeps saved results for the next run.")
 
 
+def build_instructions(names: Collection[str], *, is_anonymous: bool = False) -> str:
+    """What a client reads before its first call that sees these tools, and has sent no key where one is required."""
+    sentences = [text for about, text in INSTRUCTIONS if set(about).issubset(names)]
+    if is_anonymous:
+        sentences = [NO_KEY if "search_knowledge" in names else NO_KEY_NO_KNOWLEDGE, *sentences, ADD_KEY]
+    return " ".join(sentences)
+
+
 def _build_tool(name: str, title: str, arguments: type[ToolArguments], **hints: bool) -> Tool:
     description = inspect.cleandoc(arguments.__doc__ or "").replace("\n", " ")
     annotations = ToolAnnotations(title=title, **hints)
@@ -320,6 +340,8 @@ TOOLS = [
 ]
 # Listed only where programs can be run.
 RUN_CODE = _build_tool("run_code", "Run a program", RunCodeArguments)
+# Not listed while there is nothing to find in them.
+MAY_BE_EMPTY = ("search_skills", "search_documents", "search_knowledge")
 # The scope that a key needs to see and call each tool.
 TOOL_SCOPES = {
     "search_tools": Scope.SEARCH,

@@ -107,10 +107,10 @@ async def collect_answers(server: Server[Any], version: str) -> dict[str, dict[s
 
 
 async def collect_default_answers(version: str) -> dict[str, dict[str, Any]]:
-    """The results for the first start ever: our own tools, and nothing else."""
+    """The results for the first start ever: our own tools, without searches in what is still empty."""
 
     async def answer_list(method: str, _: object, __: object) -> dict[str, Any]:
-        return {"tools": list_own_tools()} if method == "tools/list" else {LISTS[method][0]: []}
+        return {"tools": list_own_tools(())} if method == "tools/list" else {LISTS[method][0]: []}
 
     async def refuse(*_: object) -> Mapping[str, Any]:
         raise Unavailable(STILL_STARTING)

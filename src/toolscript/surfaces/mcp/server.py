@@ -6,6 +6,8 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any, cast
 
 import anyio
@@ -39,7 +41,7 @@ from toolscript.domain.errors import (
     Unauthorized,
     Unavailable,
 )
-from toolscript.domain.requests import share_holder, surface_name
+from toolscript.domain.requests import share_holder, surface_name, tenant_name
 from toolscript.domain.servers import NO_RELAY, CallRelay
 from toolscript.services.code.host import RunCaller
 from toolscript.services.knowledge.context import PassageContext
@@ -50,6 +52,7 @@ from toolscript.surfaces.callers import (
     OWNER,
     admit_client,
     build_unauthorized,
+    find_tenant,
     find_user,
     identify_caller,
     identify_principal,
@@ -61,8 +64,7 @@ from toolscript.surfaces.mcp.code_tool import run_code, search_types
 from toolscript.surfaces.mcp.definitions import (
     CACHE_HINTS,
     CODE_ARGUMENTS,
-    INSTRUCTIONS,
-    INSTRUCTIONS_WITHOUT_KEY,
+    RUN_CODE,
     TOOL_SCOPES,
     TOOLS,
     CallToolArguments,
@@ -73,6 +75,7 @@ from toolscript.surfaces.mcp.definitions import (
     SearchKnowledgeArguments,
     SearchSkillsArguments,
     SearchToolsArguments,
+    build_instructions,
 )
 from toolscript.surfaces.mcp.document_tools import search_documents
 from toolscript.surfaces.mcp.endpoint import HttpEndpoint
@@ -96,9 +99,12 @@ from toolscript.surfaces.mcp.subscriptions import (
     add_subscriptions,
 )
 from toolscript.surfaces.mcp.tool_list import resolve_pinned
-from toolscript.surfaces.mcp.tool_list_requests import StartingToolList, add_tool_list
+from toolscript.surfaces.mcp.tool_list_requests import StartingToolList, add_tool_list, build_explain_access
 
 OTHER_METHOD = "other"
+
+current_headers: ContextVar[Mapping[str, str]] = ContextVar("current_headers", default=MappingProxyType({}))
+"""The headers of the current HTTP request, for lists that depend on its tenant."""
 
 
 def build_server(
@@ -123,19 +129,13 @@ def build_server(
         if ctx.request is not None:
             is_known = ctx.method == "initialize" or server.get_request_handler(ctx.method)
             ctx.request.scope["mcp_method"] = ctx.method if is_known else OTHER_METHOD
+            current_headers.set(ctx.request.headers)
         return await call_next(ctx)
-
-    async def explain_access(ctx: Context, call_next: CallNext) -> HandlerResult:
-        """Tells clients without a key what they may do: the instructions are about tools that they do not see."""
-        result = await call_next(ctx)
-        if isinstance(result, dict) and "instructions" in result and get_grant(ctx).is_anonymous:
-            return result | {"instructions": INSTRUCTIONS_WITHOUT_KEY}
-        return result
 
     server: Server[Any] = Server(
         "toolscript",
         version=__version__,
-        instructions=INSTRUCTIONS,
+        instructions=build_instructions(TOOL_SCOPES),
         cache_hints=CACHE_HINTS,
         on_call_tool=call,
         get_tool_input_schema=lambda _: None,  # no tool in our list asks for arguments in HTTP headers
@@ -143,6 +143,7 @@ def build_server(
     add_tool_list(server, answer_native, get_grant)
     add_native_requests(server, answer_native, get_grant, _note_missing_scope)
     add_subscriptions(server, open_stream, get_grant)
+    explain_access = build_explain_access(answer_native, get_grant)
     server.middleware += [name_method, build_state_seal(state_secret), explain_access, restore_result]
     return server
 
@@ -257,12 +258,18 @@ def build_endpoint(
             raise
 
     async def answer_native(method: str, params: dict[str, Any], request: Request | None) -> dict[str, Any]:
+        app = await wait_for_app()
         user = find_user(request.scope["grant"]) if request else ""
-        return await answer_request(await wait_for_app(), method, params, user)
+        if method == "tools/list":
+            tenant_name.set(await find_tenant(app, current_headers.get()))
+        return await answer_request(app, method, params, user)
 
     @asynccontextmanager
     async def open_stream(wanted: ChangeFilter) -> AsyncIterator[ChangeStream]:
-        async with (await wait_for_app()).native_changes.open(wanted) as stream:
+        app = await wait_for_app()
+        if wanted.tools:
+            tenant_name.set(await find_tenant(app, current_headers.get()))
+        async with app.native_changes.open(wanted) as stream:
             yield stream
 
     starting = StartingToolList(answer_native, open_stream)
@@ -303,7 +310,7 @@ async def answer_call(
         case "read_result":
             return await read_result(app, ReadResultArguments.parse(arguments), relay.user or "")
         case _:
-            names = ", ".join(tool.name for tool in TOOLS)
+            names = ", ".join(tool.name for tool in ([*TOOLS, RUN_CODE] if app.code.languages else TOOLS))
             raise Invalid(f"no such tool: {params.name!r}: use {names} (call_tool calls all other tools)")
 
 

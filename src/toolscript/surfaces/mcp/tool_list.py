@@ -3,7 +3,7 @@ pins."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mcp.shared.inbound import X_MCP_HEADER_KEY
@@ -17,7 +17,14 @@ from toolscript.domain.catalog import Item
 from toolscript.domain.programs import Language
 from toolscript.services.tools.overview import ToolOverview
 from toolscript.services.tools.token_costs import CHARACTERS_PER_TOKEN
-from toolscript.surfaces.mcp.definitions import OUTPUT_SCHEMA, OVERVIEW_TOKENS, RUN_CODE, TOOL_SCOPES, TOOLS
+from toolscript.surfaces.mcp.definitions import (
+    MAY_BE_EMPTY,
+    OUTPUT_SCHEMA,
+    OVERVIEW_TOKENS,
+    RUN_CODE,
+    TOOL_SCOPES,
+    TOOLS,
+)
 
 SERVERS_TOKENS = 100
 
@@ -25,7 +32,9 @@ SERVERS_TOKENS = 100
 async def list_tools(app: App) -> dict[str, Any]:
     """The result of `tools/list` for the profile of the current request. Raises the errors of the stores."""
     overview = await app.tool_overviews.read()
-    own = list_own_tools()
+    contents = await app.text_contents.read()
+    has_contents = (bool(overview.skills), contents.has_documents, contents.has_knowledge)
+    own = list_own_tools(name for name, has_some in zip(MAY_BE_EMPTY, has_contents, strict=True) if has_some)
     if app.code.languages:
         _add_code_mode(own, app.code.languages)
     if described := describe_overview(overview):
@@ -35,9 +44,10 @@ async def list_tools(app: App) -> dict[str, Any]:
     return {"tools": [*own, *map(_build_entry, overview.pinned)], **is_stale_soon}
 
 
-def list_own_tools() -> list[dict[str, Any]]:
-    """Our own tools, as the list has them."""
-    return [tool.model_dump(by_alias=True, exclude_none=True) for tool in TOOLS]
+def list_own_tools(searches: Iterable[str] = MAY_BE_EMPTY) -> list[dict[str, Any]]:
+    """Our own tools, as the list has them; of the searches that may have nothing to find, these."""
+    listed = {tool.name for tool in TOOLS}.difference(MAY_BE_EMPTY).union(searches)
+    return [tool.model_dump(by_alias=True, exclude_none=True) for tool in TOOLS if tool.name in listed]
 
 
 async def resolve_pinned(app: App, params: CallToolRequestParams) -> CallToolRequestParams:

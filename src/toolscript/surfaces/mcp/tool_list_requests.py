@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 from mcp import MCPError
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware
 from mcp.server.lowlevel import Server
 from mcp_types import INVALID_PARAMS, PaginatedRequestParams
 from starlette.requests import Request
 
-from toolscript.domain.access import Scope
+from toolscript.domain.access import Grant, Scope
 from toolscript.domain.errors import ToolscriptError
 from toolscript.services.tools.native_changes import ChangeFilter, ChangeStream, ListChanged, ListKind
-from toolscript.surfaces.mcp.definitions import TOOL_SCOPES
+from toolscript.surfaces.mcp.definitions import TOOL_SCOPES, build_instructions
 from toolscript.surfaces.mcp.native import AnswerRequest, Context, FindGrant, to_mcp_error
 from toolscript.surfaces.mcp.subscriptions import OpenStream
 from toolscript.surfaces.mcp.tool_list import list_own_tools
@@ -33,16 +34,35 @@ def add_tool_list(server: Server[Any], answer: AnswerRequest, find_grant: FindGr
     async def list_tools(context: Context, params: PaginatedRequestParams) -> dict[str, Any]:
         if params.cursor:
             raise MCPError(INVALID_PARAMS, "invalid cursor: the tools are on one page")
-        scopes = find_grant(context).scopes
-        knows_tools = Scope.SEARCH in scopes or Scope.CALL in scopes
         try:
-            result = await answer("tools/list", {}, context.request) if knows_tools else {"tools": list_own_tools()}
+            result = await answer("tools/list", {}, context.request)
         except ToolscriptError as error:
             raise to_mcp_error(error) from error
-        allowed = [tool for tool in result["tools"] if TOOL_SCOPES.get(tool["name"], Scope.CALL) in scopes]
-        return {"resultType": "complete", **result, "tools": allowed}
+        return {"resultType": "complete", **result, "tools": _select_allowed(result, find_grant(context))}
 
     server.add_request_handler("tools/list", PaginatedRequestParams, list_tools)
+
+
+def build_explain_access(answer: AnswerRequest, find_grant: FindGrant) -> ServerMiddleware[Any]:
+    """Builds the middleware that puts instructions about the tools that a client sees into its handshake."""
+
+    async def explain_access(ctx: Context, call_next: CallNext) -> HandlerResult:
+        result = await call_next(ctx)
+        if not isinstance(result, dict) or "instructions" not in result:
+            return result
+        try:
+            listed = await answer("tools/list", {}, ctx.request)
+        except (ToolscriptError, MCPError):  # the list itself says why
+            listed = {"tools": list_own_tools()}
+        grant = find_grant(ctx)
+        names = {tool["name"] for tool in _select_allowed(listed, grant)}
+        return result | {"instructions": build_instructions(names, is_anonymous=grant.is_anonymous)}
+
+    return explain_access
+
+
+def _select_allowed(result: Mapping[str, Any], grant: Grant) -> list[dict[str, Any]]:
+    return [tool for tool in result["tools"] if TOOL_SCOPES.get(tool["name"], Scope.CALL) in grant.scopes]
 
 
 class StartingToolList:

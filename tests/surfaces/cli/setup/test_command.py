@@ -69,7 +69,7 @@ def test_the_plan_shows_tools_and_tokens_and_changes_nothing(home: Home) -> None
     assert result.exit_code == 0
     assert "Cursor" in result.stdout
     assert "2 tools of about" in result.stdout
-    assert "become 7 tools of about" in result.stdout
+    assert "become at most 7 tools of about" in result.stdout
     assert "not counted: command not found: no-such-command" in result.stdout
     assert home.cursor.read_text() == before
     assert not home.config.exists()

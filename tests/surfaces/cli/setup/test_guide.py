@@ -58,6 +58,6 @@ def test_the_guide_shows_what_is_printed(tmp_path: Path, small_folder: Path, mon
 
 def test_the_guide_names_all_tools_of_the_mcp_server_and_their_number() -> None:
     assert len(TOOLS) == 7
-    assert "one server with seven tools" in PAGE
-    assert f"become {len(TOOLS)} tools of about" in LOOK
+    assert "one server with seven tools at most" in PAGE
+    assert f"become at most {len(TOOLS)} tools of about" in LOOK
     assert [tool.name for tool in TOOLS if f"`{tool.name}`" not in PAGE] == []

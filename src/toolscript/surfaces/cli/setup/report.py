@@ -145,7 +145,7 @@ def _show_savings(client: Mapping[str, Any], own: Mapping[str, int]) -> None:
         effect = f"{saved:,} tokens less" if saved >= 0 else f"{-saved:,} tokens more: so few tools save nothing"
         click.echo(
             f"{format_count(before['tools'], 'tool')} of about {before['tokens']:,} tokens in every conversation "
-            f"become {own['tools']} tools of about {own['tokens']:,} tokens: {effect}."
+            f"become at most {own['tools']} tools of about {own['tokens']:,} tokens: {effect}."
         )
 
 

@@ -1,0 +1,50 @@
+"""Whether there is anything to find in documents and knowledge: agents are offered no search that finds nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from toolscript.domain.errors import Unavailable
+from toolscript.domain.requests import tenant_name
+from toolscript.ports.stores import DocumentStore, KnowledgeReader
+
+# Lists wait no longer for a store.
+READ_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class TextContents:
+    """What the caller of the current request could find."""
+
+    has_documents: bool = True
+    has_knowledge: bool = True
+
+
+class FindTextContents:
+    """Reads the stores. One that does not answer counts as one that has something."""
+
+    def __init__(self, documents: DocumentStore, knowledge: KnowledgeReader) -> None:
+        self._documents = documents
+        self._knowledge = knowledge
+
+    async def read(self) -> TextContents:
+        """What there is for the tenant of the current request."""
+        return TextContents(*await asyncio.gather(self._has_documents(), self._has_knowledge()))
+
+    async def _has_documents(self) -> bool:
+        tenant = tenant_name.get()
+        if tenant is None:
+            return False
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                return bool(await self._documents.list_ids(tenant, limit=1))
+        except (TimeoutError, Unavailable):
+            return True
+
+    async def _has_knowledge(self) -> bool:
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                return await self._knowledge.has_sources()
+        except (TimeoutError, Unavailable):
+            return True
