@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sys
+
+ENV_FILE = ".env"
 
 
 def run() -> None:
     """Runs the command with the arguments of this process."""
+    if os.path.isfile(ENV_FILE):  # noqa: PTH113  (pathlib takes 10 ms to import)
+        from toolscript.configuration.env_files import add_settings
+
+        add_settings(ENV_FILE, os.environ)
     if sys.argv[1:2] == ["mcp"]:
         from toolscript.pipe.carrier import run as run_pipe
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -20,6 +21,15 @@ from toolscript.domain.errors import Invalid, NotFound
 from toolscript.ports.stores import ItemStore, SkillStore
 
 pytestmark = pytest.mark.req("X-02", "H-15")
+
+
+async def test_a_skill_knows_when_it_was_last_changed(skill_store: SkillStore) -> None:
+    assert await skill_store.get_update_time("files") is None
+    before = datetime.now(UTC) - timedelta(seconds=5)  # times of SQLite have no fractions
+    await skill_store.add_skill(Skill("files", "Files"))
+    time = await skill_store.get_update_time("files")
+    assert time is not None
+    assert before <= time <= datetime.now(UTC) + timedelta(minutes=1)
 
 
 async def test_skills_are_saved_changed_and_removed(skill_store: SkillStore) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextvars import ContextVar
-from uuid import uuid4
+from uuid import NAMESPACE_OID, UUID, uuid4, uuid5
 
 from toolscript.domain.access import NO_LIMIT, CallLimit, Scope, ShareHolder
 
@@ -46,3 +46,12 @@ def name_caller() -> str:
 def current_request_id() -> str:
     """Returns the id of the current request, or a new id outside of requests."""
     return request_id.get() or str(uuid4())
+
+
+def build_query_id(request: str) -> str:
+    """The UUID of the search in the request with this id: the id itself where it is one, as ours are; for a caller's
+    own id always the same one."""
+    try:
+        return str(UUID(request))
+    except ValueError:
+        return str(uuid5(NAMESPACE_OID, request))

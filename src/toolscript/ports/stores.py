@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection as Several
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Protocol
 
 from toolscript.domain.catalog import (
@@ -161,6 +162,9 @@ class SkillStore(Protocol):
 
     async def list_skills(self, *, active_only: bool = True) -> list[Skill]:
         """Skills, ordered by id."""
+
+    async def get_update_time(self, skill_id: str) -> datetime | None:
+        """When a skill was last changed; None for an unknown one."""
 
     async def get_members(self, skill_ids: Ids = None) -> dict[str, list[SkillMember]]:
         """The active items of these skills, ordered by id; skills without items are left out."""

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+from uuid import UUID
 
 import httpx
 import jwt
@@ -166,7 +167,10 @@ async def test_the_response_of_a_search_has_the_specified_format(http: httpx.Asy
         "next_page_token",
         "degraded",
     ]
-    assert response["query_id"] == answer.headers["x-request-id"]
+    assert response["query_id"] == answer.headers["x-request-id"] == str(UUID(response["query_id"]))
+    request = {"query": "notice period", "search_type": "keyword"}
+    own = (await http.post("/search", json=request, headers={"X-Request-ID": "mine"})).json()
+    assert own["query_id"] == str(UUID(own["query_id"]))
     assert (response["total"], response["total_relation"], response["next_page_token"], response["degraded"]) == (
         1,
         "eq",

@@ -98,11 +98,23 @@ async def test_the_response_has_exactly_the_specified_format(http: httpx.AsyncCl
     assert len(response["tools"]) == 5
     for tool in response["tools"]:
         assert tool.keys() == {
-            *("id", "db_id", "type", "name", "description", "score", "skill_ids", "primary_skill_id"),
+            *(
+                "id",
+                "db_id",
+                "type",
+                "name",
+                "description",
+                "score",
+                "skill_ids",
+                "skill_confidence",
+                "primary_skill_id",
+            ),
             *("input_schema", "output_schema", "annotations"),
         }
         assert isinstance(tool["db_id"], int)
         assert tool["primary_skill_id"] in tool["skill_ids"]
+        assert list(tool["skill_confidence"]) == tool["skill_ids"]
+        assert all(0.5 <= confidence <= 1 for confidence in tool["skill_confidence"].values())
     assert any(tool["input_schema"] for tool in response["tools"])
     assert 1 <= len(response["matched_skills"]) <= 3
     for skill in response["matched_skills"]:
@@ -310,7 +322,17 @@ async def test_a_search_of_tools_returns_a_list(http: httpx.AsyncClient) -> None
     assert len(tools) == 10
     for tool in tools:
         assert tool.keys() == {
-            *("id", "db_id", "type", "name", "description", "score", "skill_ids", "primary_skill_id")
+            *(
+                "id",
+                "db_id",
+                "type",
+                "name",
+                "description",
+                "score",
+                "skill_ids",
+                "skill_confidence",
+                "primary_skill_id",
+            )
         }
     assert tools[:5] == [
         {k: v for k, v in tool.items() if k in tool.keys() & tools[0].keys()}

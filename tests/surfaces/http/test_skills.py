@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import httpx
@@ -50,6 +51,16 @@ async def add_suggestion(app: App, name: str, tool: str | None = None) -> int:
     number = (await app.skill_store.add_suggestion(Suggestion(name, "Why not", tool, keywords=("why",)))).number
     assert number is not None
     return number
+
+
+@pytest.mark.req("H-13")
+async def test_a_skill_has_its_tools_and_the_time_of_its_last_change_on_request(http: httpx.AsyncClient) -> None:
+    await http.post(SKILLS, json=BEES)
+    await http.put(f"/api/v1/tools/{PAGE.id}/skills", json={"skill_ids": ["bee_keeping"]})
+    plain, detailed = [(await http.get(f"{SKILLS}/bee_keeping{query}")).json() for query in ("", "?details=true")]
+    assert detailed == plain | {"tool_ids": [PAGE.id], "updated_at": detailed["updated_at"]}
+    age = datetime.now(UTC) - datetime.fromisoformat(detailed["updated_at"])
+    assert timedelta(seconds=-5) < age < timedelta(hours=1)
 
 
 async def test_a_skill_is_created_replaced_and_removed(http: httpx.AsyncClient) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from toolscript.adapters.sql.catalogue_version import write_catalogue
@@ -354,6 +355,15 @@ class SqlSkills:
         statement = f"SELECT * FROM skill_categories WHERE {'is_active' if active_only else 'TRUE'}"
         rows = await self._database.read(lambda session: session.rows(statement))
         return sorted((load(Skill, row) for row in rows), key=lambda s: s.id)
+
+    async def get_update_time(self, skill_id: str) -> datetime | None:
+        statement = "SELECT updated_at FROM skill_categories WHERE id = :id"
+        rows = await self._database.read(lambda session: session.rows(statement, id=skill_id))
+        if not rows:
+            return None
+        time = rows[0]["updated_at"]
+        time = datetime.fromisoformat(time) if isinstance(time, str) else time
+        return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
 
     async def count_items(self) -> dict[str, int]:
         statement = (

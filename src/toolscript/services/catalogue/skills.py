@@ -13,6 +13,7 @@ import re
 import unicodedata
 from collections.abc import Awaitable, Collection, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from toolscript.domain.catalog import MAX_SKILLS, Assignment, Origin, Skill, StoredItem, Suggestion, SuggestionStatus
 from toolscript.domain.errors import Conflict, Invalid, NotFound, Unavailable
@@ -41,6 +42,15 @@ class CountedSkill:
 
     skill: Skill
     tool_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedSkill:
+    """A skill, its active items, those that belong to it most surely first, and when it was last changed."""
+
+    counted: CountedSkill
+    item_ids: tuple[str, ...]
+    updated_at: datetime | None
 
 
 class Skills:
@@ -79,6 +89,12 @@ class Skills:
         near = difflib.get_close_matches(skill_id[:MAX_ID_LENGTH], known, n=NEAREST)
         hint = f"did you mean {' or '.join(near)}?" if near else "see the list of skills"
         raise NotFound(f"no such skill: {skill_id!r}: {hint}", details={"skill_id": skill_id, "nearest": near})
+
+    async def describe(self, skill_id: str) -> DescribedSkill:
+        """One skill with its tools. Raises NotFound, naming the nearest ids."""
+        skill, stored = await self.get(skill_id), await self.tools(skill_id)
+        updated_at = await self._skill_store.get_update_time(skill_id)
+        return DescribedSkill(skill, tuple(each.item.id for each in stored), updated_at)
 
     async def create(self, skill: Skill) -> CountedSkill:
         """Adds a skill and classifies the items without a skill again. Raises Invalid, naming the field, or Conflict

@@ -26,8 +26,9 @@ TOOL_FIELDS = {
     "is_active": FieldType.BOOL,
 }
 # Increased when points are built differently, so that the next sync builds them again.
-RECIPE = 3
+RECIPE = 4
 TEXT_RECIPE = 2
+CONFIDENCE_DIGITS = 4
 
 
 def tools_collection(model: str, dimensions: int) -> Collection:
@@ -71,6 +72,7 @@ class ToolDraft:
             "description": item.description,
             "db_id": self.stored.number,
             "skill_ids": [a.skill_id for a in assignments],
+            "skill_confidence": {a.skill_id: round(a.confidence, CONFIDENCE_DIGITS) for a in assignments},
             "primary_skill_id": next((a.skill_id for a in assignments if a.is_primary), None),
             "is_active": self.stored.is_active,
             "fingerprint": compute_fingerprint(self.model, self.stored.number, item.digest, assignments, stamp),
@@ -84,7 +86,7 @@ class ToolDraft:
 
 def compute_fingerprint(model: str, number: int, digest: str, assignments: Sequence[Assignment], step: str = "") -> str:
     """The fingerprint of everything that an item's point is built from."""
-    skills = [[a.skill_id, a.is_primary] for a in assignments]
+    skills = [[a.skill_id, a.is_primary, round(a.confidence, CONFIDENCE_DIGITS)] for a in assignments]
     made_of = [RECIPE, model, digest, number, skills, *([step] if step else [])]
     return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:32]
 

@@ -11,7 +11,7 @@ from typing import Any
 from toolscript.domain.access import Plan, Principal
 from toolscript.domain.errors import Forbidden, InvalidArguments
 from toolscript.domain.filters import EVERYTHING, Condition, Filter
-from toolscript.domain.requests import current_request_id
+from toolscript.domain.requests import build_query_id, current_request_id
 from toolscript.domain.search import SearchReport
 from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.fusion import FUSIONS
@@ -83,10 +83,15 @@ class DocumentRun:
     report: SearchReport
     deadline: Deadline
     plan: Plan | None = None
-    query_id: str = field(default_factory=current_request_id)
+    request_id: str = field(default_factory=current_request_id)
     offset: int = 0
     total: int = 0
     doc_ids: list[str] = field(default_factory=list)
+
+    @property
+    def query_id(self) -> str:
+        """The id that the caller gets."""
+        return build_query_id(self.request_id)
 
     @property
     def tenant(self) -> str:
@@ -96,7 +101,8 @@ class DocumentRun:
     def describe(self) -> dict[str, Any]:
         """What the event for the query log says of the search."""
         return {
-            "request_id": self.query_id,
+            "request_id": self.request_id,
+            "query_id": self.query_id,
             "tenant": self.tenant,
             "plan": self.plan.name if self.plan else self.principal.plan,
             "query": self.ask.query,

@@ -10,6 +10,7 @@ import logging
 import math
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -52,11 +53,14 @@ class RankedPoint(NamedTuple):
 
 
 class KnowledgeRanking(NamedTuple):
-    """The best of both collections, best first; the collections that did not answer; whether words were compared."""
+    """The best of both collections, best first, and the collections that did not answer."""
 
     places: Sequence[RankedPoint]
     missing: Sequence[str]
-    has_words: bool
+
+    def has_words(self, ids: AbstractSet[str]) -> bool:
+        """Whether words were counted in the place of one of these."""
+        return any(place.by_words and place.id in ids for place in self.places)
 
 
 class KnowledgeRanker:
@@ -98,7 +102,7 @@ class KnowledgeRanker:
                 raise error
             log.warning("collection_not_searched", extra={"collection": name, "reason": error.message})
         ordered = sorted(places.values(), key=_order)
-        return KnowledgeRanking(ordered[:depth], list(failed), any(place.by_words for place in ordered))
+        return KnowledgeRanking(ordered[:depth], list(failed))
 
     async def _rank_collection(
         self, name: str, prepared: PreparedQuery, where: Filter, depth: int, report: SearchReport

@@ -82,8 +82,8 @@ class KnowledgeQuery:
 @dataclass(slots=True)
 class KnowledgeResults:
     """The answer to a search: hits, best first, and the titles of what they come from. `has_words`: whether words
-    were compared, or only meanings. `nothing_relevant`: whether no hit has the requested or else the usual relevance.
-    `answer` is that of a language model, if the query wants one."""
+    count in their order, or meaning alone. `nothing_relevant`: whether no hit has the requested or else the usual
+    relevance. `answer` is that of a language model, if the query wants one."""
 
     hits: list[KnowledgeHit]
     sources_cited: list[str]
@@ -132,7 +132,7 @@ class KnowledgeSearch:
                 raise
             found.hits.extend(await self._widen(attempt.hits, query, found.report))
             found.sources_cited.extend(sorted({hit.title for hit in found.hits}))
-            found.has_words = attempt.ranking.has_words
+            found.has_words = attempt.ranking.has_words({i for hit in found.hits for i in (hit.id, *hit.merged)})
             usual = LEARNED.threshold if query.min_relevance is None else query.min_relevance
             found.nothing_relevant = all(hit.relevance is not None and hit.relevance < usual for hit in attempt.hits)
         if query.answer:
@@ -186,7 +186,7 @@ class KnowledgeSearch:
         if prepared.vector is None:
             raise embedding.unavailable(SearchPart.EMBEDDER, "the model does not answer, see the log")
         if selected and not selected.ids:
-            return _Attempt([], KnowledgeRanking([], [], has_words=False), may_have_more=False)
+            return _Attempt([], KnowledgeRanking([], []), may_have_more=False)
         merged = 1 if query.context is PassageContext.PASSAGE else MERGED_HITS
         wanted = query.limit * merged
         legs = _legs(query, selected.to_conditions() if selected else ())

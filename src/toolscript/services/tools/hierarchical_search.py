@@ -37,7 +37,7 @@ from toolscript.services.tools.starting_servers import StartingServers
 # (docs/decisions/0011). The best may score more than 1 before its score is clipped.
 NEAR_THE_BEST = 0.62
 REQUIRED_FIELDS = ("type", "name", "description", "db_id")
-PAYLOAD = (*REQUIRED_FIELDS, "is_active", "skill_ids", "primary_skill_id", "quarantine")
+PAYLOAD = (*REQUIRED_FIELDS, "is_active", "skill_ids", "skill_confidence", "primary_skill_id", "quarantine")
 ACTIVE = Condition("is_active", Op.EQ, True)
 
 # Thresholds are compared with rounded scores: a returned score, given as a threshold, keeps its tool.

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import secrets
 import time
+from uuid import uuid4
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -118,7 +118,7 @@ class RequestTracking:
 
 def _read_or_create_id(scope: Scope) -> str:
     sent: bytes = next((value.strip() for name, value in scope["headers"] if name == HEADER), b"")
-    return sent.decode("ascii") if _PRINTABLE.fullmatch(sent) else secrets.token_hex(16)
+    return sent.decode("ascii") if _PRINTABLE.fullmatch(sent) else str(uuid4())
 
 
 def _find_surface(scope: Scope) -> str:

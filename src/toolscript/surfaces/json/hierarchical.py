@@ -38,6 +38,7 @@ def build_tool_hit(
         "description": payload["description"],
         "score": tool.score,
         "skill_ids": list(payload.get("skill_ids") or ()),
+        "skill_confidence": dict(payload.get("skill_confidence") or {}),
         "primary_skill_id": payload.get("primary_skill_id"),
     }
     if tool.variants:

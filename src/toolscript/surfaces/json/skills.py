@@ -9,12 +9,19 @@ if TYPE_CHECKING:
 
     from toolscript.domain.catalog import Skill, StoredItem, Suggestion
     from toolscript.services.catalogue.skill_proposals import Proposal
-    from toolscript.services.catalogue.skills import CountedSkill
+    from toolscript.services.catalogue.skills import CountedSkill, DescribedSkill
 
 
 def build_skill_response(counted: CountedSkill) -> dict[str, Any]:
     """Builds the response of `GET /api/v1/skills/{id}`."""
     return {**_build_skill(counted.skill), "is_active": counted.skill.is_active, "tool_count": counted.tool_count}
+
+
+def build_described_skill_response(described: DescribedSkill) -> dict[str, Any]:
+    """Builds the response of `GET /api/v1/skills/{id}?details=true`."""
+    time = described.updated_at
+    details = {"tool_ids": list(described.item_ids), "updated_at": time.isoformat() if time else None}
+    return build_skill_response(described.counted) | details
 
 
 def build_skills_response(skills: Sequence[CountedSkill]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -489,7 +490,8 @@ async def test_every_search_records_one_event_with_its_request_id(archive: Archi
     finally:
         request_id.reset(token)
     good, bad = archive.events.recorded
-    assert page.query_id == good["request_id"] == bad["request_id"] == "the-request"
+    assert good["request_id"] == bad["request_id"] == "the-request"
+    assert page.query_id == good["query_id"] == bad["query_id"] == str(UUID(page.query_id))
     assert (good["type"], good["tenant"], good["plan"]) == ("documents.search", "acme", "default")
     assert (good["query"], good["search_type"], good["fusion"]) == ("wine", "hybrid", "rrf")
     assert (good["top_k"], good["offset"], good["hits"], good["total"]) == (2, 1, 2, 3)

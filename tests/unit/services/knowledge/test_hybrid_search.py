@@ -133,6 +133,14 @@ async def test_the_embedded_index_has_the_same_order(tmp_path: Path) -> None:
         await library.index.close()
 
 
+async def test_results_without_a_word_of_the_query_are_found_by_meaning() -> None:
+    library = Library()
+    await write(library)
+    assert not (await search(library, "zzzz qqqq", types=("chunk",))).has_words
+    assert not (await search(library, "moon", topics=("roses",))).has_words
+    assert (await search(library, "moon", types=("chunk",))).has_words
+
+
 async def test_filters_apply_to_words_too() -> None:
     library = Library(embedder=MeaninglessEmbedder())
     await write(library)

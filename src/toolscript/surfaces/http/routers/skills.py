@@ -131,11 +131,17 @@ async def create_skill(app: CurrentApp, body: schemas.NewSkillRequest) -> JsonRe
 @router.get(
     "/skills/{skill_id}",
     summary="One skill with its number of tools",
-    response_model=schemas.SkillResponse,
+    response_model=schemas.DescribedSkillResponse,
     responses=errors(404),
     dependencies=[SEARCH],
 )
-async def get_skill(skill_id: SkillId, app: CurrentApp) -> JsonResponse:
+async def get_skill(
+    skill_id: SkillId,
+    app: CurrentApp,
+    details: Annotated[QueryBool, Query(description="Add `tool_ids` and `updated_at`.")] = False,
+) -> JsonResponse:
+    if details:
+        return JsonResponse(responses.build_described_skill_response(await app.skills.describe(skill_id)))
     return JsonResponse(responses.build_skill_response(await app.skills.get(skill_id)))
 
 

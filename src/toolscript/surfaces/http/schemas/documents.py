@@ -140,7 +140,10 @@ class DocumentHitResponse(ResponseModel):
 class DocumentPageSummary(ResponseModel):
     """A page of hits without the hits."""
 
-    query_id: str = Field(description="Id of the request, as in `X-Request-ID` and the logs.")
+    query_id: str = Field(
+        description="UUID of the search: the `X-Request-ID` of the response, unless the request brought one that is no "
+        "UUID."
+    )
     took_ms: float
     total: int = Field(description="Number of matching documents, the same on every page.")
     total_relation: Literal["eq", "gte"] = Field(description="`eq`: exactly `total` match; `gte`: there may be more.")

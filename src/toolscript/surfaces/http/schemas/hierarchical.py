@@ -56,6 +56,9 @@ class FoundToolResponse(ResponseModel):
     description: str
     score: float
     skill_ids: list[str]
+    skill_confidence: dict[str, float] = Field(
+        description="How sure it is that the tool belongs to each of them, from 0 to 1."
+    )
     primary_skill_id: str | None
     variants: list[str] = Field(default_factory=list, description=VARIANTS)
     server_state: CallState | None = Field(default=None, description=SERVER_STATE)

@@ -122,8 +122,8 @@ class KnowledgeMetadataResponse(ResponseModel):
     result_count: int
     nothing_relevant: bool = Field(description=NOTHING_RELEVANT)
     search_type: Literal["hybrid", "semantic"] = Field(
-        description="`hybrid`: by meaning and words. `semantic`: by meaning, because no source has the words or they "
-        "are not indexed yet."
+        description="`hybrid`: by meaning and words. `semantic`: by meaning alone, because no result shares a word "
+        "with the query, or words are not indexed yet."
     )
     degraded: list[SearchPart] = Field(default_factory=list, description=f"{DEGRADED} Left out if there are none.")
 

@@ -149,6 +149,17 @@ class SkillResponse(_SkillFields):
     tool_count: int
 
 
+class DescribedSkillResponse(SkillResponse):
+    """A skill; its tools with `details`."""
+
+    tool_ids: list[str] = Field(
+        default_factory=list, description="Its tools, the surest first. Left out unless the request has `details`."
+    )
+    updated_at: str | None = Field(
+        default=None, description="When the skill was last changed. Left out unless the request has `details`."
+    )
+
+
 class SkillListResponse(ResponseModel):
     """All skills."""
 
