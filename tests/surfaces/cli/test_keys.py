@@ -52,7 +52,7 @@ def test_the_secret_is_alone_on_standard_output_and_shown_once(
     secret = created.stdout.strip()
     assert secret.startswith("tsk_")
     assert len(created.stdout.splitlines()) == 1
-    assert "ci is valid until 20" in created.stderr
+    assert "created: ci is valid until 20" in created.stderr
     listed = toolscript(monkeypatch, "keys", "list")
     assert "ci" in listed.stdout
     assert "call, search" in listed.stdout

@@ -166,7 +166,7 @@ def _format_time(seconds: float | None) -> str | None:
 
 def _show_created(answer: Answer) -> None:
     until = f"until {answer['expires_at']}" if answer["expires_at"] else "until it is revoked"
-    print_note(f"{answer['name']} is valid {until}. Keep this secret now, it is not shown again:", label="created")
+    print_note(f"{answer['name']} is valid {until}. Keep this secret now, it is not shown again:", label="created:")
     click.echo(answer["key"])
 
 
