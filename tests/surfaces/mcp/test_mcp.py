@@ -605,6 +605,30 @@ async def test_clients_of_the_old_and_the_new_protocol_are_served(url: str, mode
         assert not (await Agent(client).call("call_tool", tool_id="good__pid")).is_error
 
 
+@pytest.mark.req("X-03", "G-08")
+@pytest.mark.parametrize(
+    ("tool", "arguments", "message"),
+    [
+        ("search_tools", {"query": "echo", "limt": 1}, "limt: unknown argument, did you mean limit?"),
+        ("search_tools", {"query": "echo", "skillIds": ["x"]}, "skillIds: unknown argument, did you mean skill_ids?"),
+        ("call_tool", {"tool_id": "good__echo", "args": {}}, "args: unknown argument, did you mean arguments?"),
+        ("search_knowledge", {"query": "echo", "topic": "a"}, "topic: unknown argument, did you mean topics?"),
+    ],
+)
+async def test_an_argument_that_was_meant_to_be_another_is_not_ignored(
+    url: str, tool: str, arguments: dict[str, Any], message: str
+) -> None:
+    async with Client(f"{url}/mcp") as client:
+        assert await Agent(client).refusal(tool, **arguments) == message
+
+
+@pytest.mark.req("G-08")
+async def test_arguments_that_resemble_none_are_ignored(url: str) -> None:
+    async with Client(f"{url}/mcp") as client:
+        text = await Agent(client).text("search_tools", query="good__echo", explanation="to see it", limit=1)
+    assert text.startswith("good__echo")
+
+
 @pytest.mark.req("G-08")
 async def test_an_unknown_session_id_is_accepted(url: str) -> None:
     headers = {"Accept": "application/json, text/event-stream", "Mcp-Session-Id": "of-a-gateway-that-was-restarted"}

@@ -70,6 +70,8 @@ OVERVIEW_TOKENS = 150
 MAX_RESULTS = 20
 DEFAULT_RESULTS = 5
 MAX_SKILL_IDS = 10
+# What models write for an argument that it does not resemble.
+SYNONYMS = dict.fromkeys(("args", "params", "parameters", "input"), "arguments")
 # Of unknown arguments that an error names.
 MAX_NAMES, MAX_NAME_CHARACTERS = 5, 50
 
@@ -111,7 +113,8 @@ SearchTypeName = Annotated[SearchType, Field(strict=False)]
 
 
 class ToolArguments(BaseModel):
-    """The arguments of a call. Unknown arguments are ignored, and so is null where an argument is optional."""
+    """The arguments of a call. Null is ignored where an argument is optional, and so are unknown arguments, which some
+    clients add; one that resembles an argument that is not given is refused, or the call would do something else."""
 
     model_config = ConfigDict(strict=True, frozen=True)
 
@@ -119,7 +122,7 @@ class ToolArguments(BaseModel):
     def parse(cls, arguments: Mapping[str, Any]) -> Self:
         """Checks the arguments of a call. Raises InvalidArguments, naming the first wrong argument."""
         try:
-            return cls.model_validate(arguments)
+            parsed = cls.model_validate(arguments)
         except ValidationError as error:
             first = error.errors()[0]
             field = str(first["loc"][0])
@@ -130,6 +133,8 @@ class ToolArguments(BaseModel):
             if first["type"] == "missing":
                 problem = f"{field} is missing: it must be {allowed}{_name_unknown(arguments, schema['properties'])}"
             raise InvalidArguments(problem, details={"field": field, "allowed": allowed}) from error
+        _refuse_misspelt(arguments, cls.model_fields)
+        return parsed
 
     @classmethod
     def input_schema(cls) -> dict[str, Any]:
@@ -144,6 +149,17 @@ def _compact(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[
     referred = definitions.get(str(schema.get("$ref")).rpartition("/")[2], {})
     merged = {**referred, **schema}
     return {k: v for k, v in merged.items() if k not in {"title", "$ref"} and not (k == "default" and v in (None, []))}
+
+
+def _refuse_misspelt(arguments: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    """Raises InvalidArguments for an unknown argument that was probably meant to be one that is not given."""
+    missing = [name for name in known if arguments.get(name) is None]
+    for name in (str(each)[:MAX_NAME_CHARACTERS] for each in arguments if each not in known):
+        synonym = SYNONYMS.get(name)
+        if meant := synonym if synonym in missing else find_meant(name, missing):
+            raise InvalidArguments(
+                f"{name}: unknown argument, did you mean {meant}?", details={"field": name, "allowed": meant}
+            )
 
 
 def _name_unknown(arguments: Mapping[str, Any], known: Mapping[str, Any]) -> str:
