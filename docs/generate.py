@@ -98,7 +98,7 @@ def http() -> str:
         "`TOOLSCRIPT_API_KEY` set, or once `toolscript keys create` was used, requests must send `X-API-Key: KEY` or",
         "`Authorization: Bearer KEY`, and the key must have the scope that the route names. Routes marked",
         "*tenant token* take `Authorization: Bearer TOKEN` too. No credentials are needed for",
-        f"{', '.join(public)} (`TOOLSCRIPT_KNOWLEDGE_ACCESS=key` requires a key for knowledge too). `/mcp` is the",
+        f"{', '.join(public)} (and knowledge with `TOOLSCRIPT_KNOWLEDGE_PUBLIC=true`). `/mcp` is the",
         "[MCP](mcp.md) endpoint. `GET /` is the [console](../guide/console.md) for browsers, and for programs a small",
         "JSON object that says where things are. A query parameter or a field that a route does not have is refused",
         "(422) with the name that was probably meant.",

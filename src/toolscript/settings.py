@@ -92,15 +92,14 @@ class Settings:
     )
     knowledge_rate: int = _setting(
         120,
-        "Maximum number of knowledge searches per minute and client address, because these need no authentication. "
+        "Maximum number of knowledge searches per minute and client address, because these may need no authentication. "
         "0: no limit.",
         bounds=(0, 100_000),
     )
-    knowledge_access: str = _setting(
-        "public",
-        "Who may search knowledge. public: everyone who can reach the gateway. key: callers with a key that has the "
-        "scope knowledge, as for all other routes.",
-        allowed=("public", "key"),
+    knowledge_public: bool = _setting(
+        False,
+        "Everyone who can reach the gateway may search knowledge, also where other requests need a key or a login.",
+        allowed=("true", "false"),
     )
     ingest_folders: tuple[str, ...] = _setting(
         (),

@@ -38,7 +38,6 @@ BOUNDS: dict[str, tuple[float, float, float]] = {
     "server_idle_minutes": (0, 10_080, 1),
 }
 CHOICES = {
-    "knowledge_access": ["public", "key"],
     "audit_arguments": ["digest", "redacted"],
     "environment": ["development", "production"],
     "search_device": ["auto", "cpu", "gpu"],
@@ -61,7 +60,6 @@ def flag_of(name: str) -> str:
         "search_alpha": "--alpha",
         "search_limit": "--limit",
         "search_threshold": "--threshold",
-        "knowledge_access": "--knowledge-access",
         "search_device": "--device",
         "llm_at_once": "--llm-at-once",
         "llm_timeout": "--llm-timeout",

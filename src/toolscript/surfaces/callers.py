@@ -90,7 +90,7 @@ def requires_key(settings: Settings) -> bool:
 
 
 def _list_public_scopes(settings: Settings) -> set[Scope]:
-    return {Scope.KNOWLEDGE} if settings.knowledge_access == "public" else set()
+    return {Scope.KNOWLEDGE} if settings.knowledge_public else set()
 
 
 def require_scope(scope: Scope, grant: Grant) -> None:

@@ -191,14 +191,14 @@ async def test_the_document_routes_are_as_specified(document_routes: Routes) -> 
 
 
 @pytest.mark.req("X-04", "D-06", "K-03")
-def test_the_routes_without_credentials_are_the_probes_discovery_redirects_and_knowledge() -> None:
+def test_the_routes_without_credentials_are_the_probes_discovery_redirects_and_public_knowledge() -> None:
     probes = {("GET", "/health"), ("GET", "/ready"), ("GET", "/search/health")}
     metadata = "/.well-known/oauth-protected-resource"
     discovery = {("GET", path) for path in (f"{metadata}/{{path}}", metadata, "/.well-known/ai-catalog.json")}
     discovery.add(("GET", "/mcp/server-card"))
     discovery.add(("GET", "/callback"))  # an authorization server sends a browser there, which has no key
-    assert {*routes_with(None)} == {*probes, *discovery, ("POST", "/search_knowledge")}
-    assert {*routes_with(None, knowledge_access="key")} == probes | discovery
+    assert {*routes_with(None)} == probes | discovery
+    assert {*routes_with(None, knowledge_public=True)} == {*probes, *discovery, ("POST", "/search_knowledge")}
 
 
 @pytest.mark.req("D-04", "D-11")

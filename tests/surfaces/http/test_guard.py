@@ -292,8 +292,6 @@ async def test_only_public_routes_need_no_key() -> None:
         ("PUT", "/documents/x"),
         ("GET", "/documents/"),
         ("PATCH", "/documents/x"),
-        ("POST", "/search_knowledge"),
-        ("PATCH", "/search_knowledge"),
     ],
 )
 async def test_routes_with_another_access_do_not_require_the_key(method: str, path: str) -> None:
@@ -336,7 +334,7 @@ PATHS = ["/search?q=x", "/search/stats", "/servers", "/tools", "/tools/x", "/run
 @pytest.mark.req("X-04", "D-11")
 @pytest.mark.parametrize("path", PATHS)
 async def test_the_guard_checks_every_route(app: App, path: str) -> None:
-    settings = replace(app.settings, api_key=KEY, knowledge_access="key")
+    settings = replace(app.settings, api_key=KEY)
     async with open_client(settings, app) as http:
         for method in ("GET", "POST"):
             refused = await http.request(method, path)
@@ -395,7 +393,7 @@ PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 
 @pytest.mark.req("X-04", "G-08")
 async def test_mcp_on_a_real_port_requires_the_key_and_an_allowed_host(app: App) -> None:
-    server = HttpServer(replace(app.settings, api_key=KEY, knowledge_access="key", port=0))
+    server = HttpServer(replace(app.settings, api_key=KEY, port=0))
     server.served.current = app
     serving = asyncio.create_task(server.run())
     headers = {"Accept": "application/json, text/event-stream"}
@@ -441,7 +439,8 @@ def test_with_a_key_the_gateway_listens_everywhere_and_does_not_leak_the_key(tmp
             httpx.Client(base_url=gateway.url, timeout=30) as http,
         ):
             assert gateway.url.startswith("http://127.0.0.1:")
-            assert "Knowledge is public: everyone who can reach 0.0.0.0 may search it without a key" in gateway.output
+            assert "Knowledge needs a key with the scope knowledge" in gateway.output
+            assert http.post("/search_knowledge", json={"query": "tides"}).status_code == 401
             assert http.get("/health").status_code == 200
             assert http.get("/servers").status_code == 401
             assert http.get("/servers", headers={"Authorization": "Bearer wrong"}).status_code == 401

@@ -78,7 +78,7 @@ async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gat
 
 
 async def test_every_route_takes_the_key_of_its_scope_and_no_other(gateway: Gateway) -> None:
-    async with serve_app(gateway.app, knowledge_access="key") as opened:
+    async with serve_app(gateway.app) as opened:
         for route, method, scope in product(ROUTES, ("GET", "POST", "PUT", "DELETE"), Scope):
             needed = get_scope(route, opened.app.settings)
             if needed is None or method not in (route.methods or ()) or route.path == "/api/v1/sync":
@@ -179,10 +179,16 @@ async def test_the_plan_of_a_key_limits_its_requests(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("K-03")
-async def test_knowledge_is_public_unless_the_settings_require_a_key(gateway: Gateway) -> None:
+async def test_knowledge_needs_a_key_once_one_exists_unless_the_settings_make_it_public(
+    gateway: Gateway, tmp_path: Path
+) -> None:
     query = {"query": "tides"}
-    assert (await gateway.send("POST", "/search_knowledge", json=query)).status_code == 200
-    async with serve_app(gateway.app, knowledge_access="key") as closed:
+    async with serve_app(gateway.app, knowledge_public=True) as public:
+        assert (await public.send("POST", "/search_knowledge", json=query)).status_code == 200
+    settings = load_settings(variables={}, data_dir=tmp_path, search_model="hashed-64")
+    async with open_app(settings) as app, serve_app(app) as without_keys:
+        assert (await without_keys.send("POST", "/search_knowledge", json=query)).status_code == 200
+    async with serve_app(gateway.app) as closed:
         assert (await closed.send("POST", "/search_knowledge", json=query)).status_code == 401
         refused = await closed.send("POST", "/search_knowledge", gateway.secrets[Scope.CALL], json=query)
         assert (refused.status_code, refused.json()["error"]["details"]) == (403, {"scope": "knowledge"})

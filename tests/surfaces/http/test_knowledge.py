@@ -397,7 +397,7 @@ async def test_unknown_and_repeated_parameters_are_named(http: httpx.AsyncClient
 @pytest.mark.req("F-04")
 async def test_an_answer_needs_a_key_where_other_routes_do(app: App, http: httpx.AsyncClient) -> None:
     assert "answer" in await search_ok(http, query="harbour", answer=True)
-    async with open_client(app, api_key="a key") as guarded:
+    async with open_client(app, api_key="a key", knowledge_public=True) as guarded:
         refused = await guarded.post(SEARCH, json={"query": "harbour", "answer": True})
         assert refused.status_code == 401
         assert "search without `answer`" in refused.json()["error"]["message"]
@@ -408,8 +408,8 @@ async def test_an_answer_needs_a_key_where_other_routes_do(app: App, http: httpx
 
 @pytest.mark.req("K-03")
 @pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer nonsense"}, {"X-API-Key": "wrong"}])
-async def test_no_key_is_required_where_every_other_route_requires_one(app: App, headers: dict[str, str]) -> None:
-    async with open_client(app, api_key="a key") as http:
+async def test_public_knowledge_requires_no_key_where_every_other_route_does(app: App, headers: dict[str, str]) -> None:
+    async with open_client(app, api_key="a key", knowledge_public=True) as http:
         assert (await http.post(SEARCH, params={"query": "moon"}, headers=headers)).status_code == 200
         assert (await http.get("/tools", headers=headers)).status_code == 401
         assert (await http.get(SEARCH, headers=headers)).status_code == 405
@@ -526,8 +526,12 @@ async def test_openapi_describes_knowledge_search(app: App) -> None:
     described = create_http_app(ServedApp(app.settings, app)).openapi()["paths"][SEARCH]
     assert described.keys() == {"post"}
     post = described["post"]
-    assert (post["operationId"], post["security"], post["tags"]) == ("search_knowledge", [], ["knowledge"])
-    assert post["responses"].keys() == {"200", "403", "413", "422", "429", "500", "503"}
+    assert (post["operationId"], post["security"], post["tags"]) == (
+        "search_knowledge",
+        [{"key": ["knowledge"]}, {}],
+        ["knowledge"],
+    )
+    assert post["responses"].keys() == {"200", "401", "403", "413", "422", "429", "500", "503"}
     assert [parameter["name"] for parameter in post["parameters"]] == PARAMETERS
     assert not any(parameter["required"] for parameter in post["parameters"])
     assert post["requestBody"]["required"] is False

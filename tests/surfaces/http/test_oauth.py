@@ -88,7 +88,6 @@ async def app(tmp_path_factory: pytest.TempPathFactory, keys: PublishedKeys) -> 
         jwt_jwks=keys.url,
         jwt_secret=SECRET,
         oauth_resource=RESOURCE,
-        knowledge_access="key",
     )
     async with open_app(settings, serving=True) as opened:
         await opened.ingest_documents.put("acme", [Document("report", "the tides of acme")])
@@ -130,7 +129,7 @@ async def test_where_callers_cannot_log_in_there_is_no_metadata(app: App, key: S
 async def test_public_knowledge_over_mcp_needs_a_login_too_because_clients_log_in_only_when_refused(
     app: App, key: SigningKey
 ) -> None:
-    async with serve_app(app, key, knowledge_access="public") as gateway:
+    async with serve_app(app, key, knowledge_public=True) as gateway:
         assert (await gateway.call("tools/list", None)).status_code == 401
 
 

@@ -93,7 +93,7 @@ def test_every_tool_has_a_scope() -> None:
 
 
 async def test_without_a_valid_key_nothing_is_answered_once_a_key_exists(app: App) -> None:
-    async with serve_mcp(app, knowledge_access="key") as mcp:
+    async with serve_mcp(app) as mcp:
         if not await app.keys.list_all():
             assert await mcp.list_tools() == [tool.name for tool in TOOLS if tool.name != "search_documents"]
         _, secret = await app.keys.create("first", [Scope.SEARCH])
@@ -104,7 +104,7 @@ async def test_without_a_valid_key_nothing_is_answered_once_a_key_exists(app: Ap
 
 async def test_a_call_without_a_key_is_refused_also_when_it_arrives_while_the_gateway_starts(app: App) -> None:
     await app.keys.create("of-the-last-run", [Scope.METRICS])
-    served = ServedApp(replace(app.settings, knowledge_access="key"), ready=False)
+    served = ServedApp(app.settings, ready=False)
     async with open_endpoint(served) as mcp:
         calls = [mcp.post("tools/call", {}, name=name, arguments=ARGUMENTS) for name in TOOL_SCOPES]
         early = [asyncio.create_task(request) for request in (*calls, mcp.post("initialize", {}))]
@@ -127,7 +127,7 @@ async def test_a_call_with_a_key_that_arrives_while_the_gateway_starts_waits_for
 
 
 async def test_a_key_sees_and_calls_the_tools_of_its_scope(app: App) -> None:
-    async with serve_mcp(app, knowledge_access="key") as mcp:
+    async with serve_mcp(app) as mcp:
         for scope in Scope:
             _, secret = await app.keys.create(f"only-{scope}", [scope], tenant="acme")
             allowed = [tool.name for tool in TOOLS if TOOL_SCOPES[tool.name] is scope]
@@ -142,7 +142,7 @@ async def test_a_key_sees_and_calls_the_tools_of_its_scope(app: App) -> None:
 @pytest.mark.req("K-03")
 async def test_public_knowledge_is_public_for_every_key(app: App) -> None:
     _, secret = await app.keys.create("calls", [Scope.CALL])
-    async with serve_mcp(app) as mcp:
+    async with serve_mcp(app, knowledge_public=True) as mcp:
         assert await mcp.list_tools(**{"X-API-Key": secret}) == ["call_tool", "read_result", "search_knowledge"]
         assert (await mcp.call("search_knowledge", **{"X-API-Key": secret}))[0] is False
 
@@ -152,6 +152,8 @@ async def test_public_knowledge_is_public_for_every_key(app: App) -> None:
 async def test_public_knowledge_needs_no_key_and_every_other_tool_does(app: App, api_key: str | None) -> None:
     await app.keys.create(f"beside-{api_key}", [Scope.CALL])
     async with serve_mcp(app, api_key=api_key) as mcp:
+        assert (await mcp.post("tools/call", {}, name="search_knowledge", arguments=ARGUMENTS)).status_code == 401
+    async with serve_mcp(app, api_key=api_key, knowledge_public=True) as mcp:
         assert await mcp.list_tools() == ["search_knowledge"]
         for name in TOOL_SCOPES:
             is_error, text = await mcp.call(name)
@@ -168,7 +170,7 @@ async def test_public_knowledge_needs_no_key_and_every_other_tool_does(app: App,
 async def test_a_client_without_a_key_learns_that_it_needs_one(app: App) -> None:
     _, secret = await app.keys.create("with-instructions", [Scope.SEARCH])
     params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
-    async with serve_mcp(app) as mcp:
+    async with serve_mcp(app, knowledge_public=True) as mcp:
         without = (await mcp.post("initialize", {}, **params)).json()["result"]
         assert "Authorization: Bearer KEY" in without["instructions"]
         with_key = (await mcp.post("initialize", bearer(secret), **params)).json()["result"]
@@ -184,7 +186,7 @@ async def test_documents_need_the_scope_or_a_token_beside_the_key(app: App) -> N
     with_token = {"X-API-Key": metrics} | bearer(local_token(app.local_key, "acme"))
     async with serve_mcp(app) as mcp:
         for headers in (with_token, {"X-API-Key": documents}, bearer(documents)):
-            assert await mcp.list_tools(**headers) == ["search_documents", "search_knowledge"]
+            assert await mcp.list_tools(**headers) == ["search_documents"]
             is_error, text = await mcp.call("search_documents", **headers)
             assert (is_error, "report" in text) == (False, True)
 

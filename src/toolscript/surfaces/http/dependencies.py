@@ -225,7 +225,7 @@ async def note_preview(
 
 PREVIEW = Depends(note_preview)
 # Who may call a route: callers whose key has a scope; a tenant's token is as good as the scope `documents`, and
-# TOOLSCRIPT_KNOWLEDGE_ACCESS decides whether knowledge needs a key.
+# TOOLSCRIPT_KNOWLEDGE_PUBLIC opens knowledge to callers without a key.
 SEARCH, CALL, METRICS, ADMIN = (
     Depends(AllowScope(scope)) for scope in (Scope.SEARCH, Scope.CALL, Scope.METRICS, Scope.ADMIN)
 )
@@ -252,5 +252,5 @@ def get_scope(route: APIRoute, settings: Settings) -> Scope | None:
     declared = [_SCOPES[each] for each in route.dependencies if each in _SCOPES]
     if not declared:
         raise LookupError(f"{route.path} does not declare who may call it")
-    is_public = declared[-1] is Scope.KNOWLEDGE and settings.knowledge_access == "public"
+    is_public = declared[-1] is Scope.KNOWLEDGE and settings.knowledge_public
     return None if is_public else declared[-1]

@@ -36,7 +36,7 @@ from toolscript.services.access.keys import is_key
 from toolscript.surfaces.callers import apply_profile, find_grant, identify_holder, require_scope
 from toolscript.surfaces.console.static_files import is_console_request
 from toolscript.surfaces.http.dependencies import get_scope, is_loopback
-from toolscript.surfaces.http.errors import error_response
+from toolscript.surfaces.http.errors import KnowledgeUnavailable, error_response
 from toolscript.surfaces.http.oauth import add_challenge
 from toolscript.surfaces.http.request_tracking import get_mcp_profile, is_mcp_path
 from toolscript.surfaces.http.routers.discovery import is_discovery_path
@@ -152,7 +152,7 @@ class Guard:
         except ToolscriptError as error:
             if len(routes) == 1:
                 scope["route"] = routes[0]  # for metrics and logs, as if it had been routed
-            return error
+            return _find_form(error, needed)
         return None
 
     def _apply_profile(self, path: str, grant: access.Grant) -> None:
@@ -169,7 +169,7 @@ class Guard:
         can log in, which they do when they are refused. MCP, searches and calls wait until the application is open:
         agents begin early, and give up what fails once."""
         served, is_mcp = self._served, is_mcp_path(path)
-        is_public = served.settings.knowledge_access == "public" and not served.settings.oauth_resource
+        is_public = served.settings.knowledge_public and not served.settings.oauth_resource
         is_public = is_public and get_mcp_profile(path) is None  # who has no key learns of no profile
         try:
             try:
@@ -214,6 +214,13 @@ class Guard:
         matches = [(route.matches(scope)[0], route) for route in self._routes]
         full = [route for match, route in matches if match is Match.FULL][:1]
         return full or [route for match, route in matches if match is Match.PARTIAL]
+
+
+def _find_form(error: ToolscriptError, needed: list[access.Scope | None]) -> ToolscriptError:
+    """Returns the error as the route would send it."""
+    if needed == [access.Scope.KNOWLEDGE] and isinstance(error, Unavailable):
+        return KnowledgeUnavailable(error.message, details=error.details)
+    return error
 
 
 def _is_named_by_server(scope: Scope) -> bool:

@@ -219,7 +219,7 @@ class GatewayRun:
             await self._connect(app)
         self.server.served.mark_ready()
         url = self.server.url
-        self._announce_public_knowledge()
+        await self._announce_access(app)
         for language, state in app.code.states.items():
             if language in self._settings.code and language not in app.code.languages:
                 self._console.print(f"[yellow]warning[/]  {escape_markup(f'programs in {language}: {state}')}")
@@ -260,14 +260,21 @@ class GatewayRun:
             if not self._choice.is_demo:
                 return
 
-    def _announce_public_knowledge(self) -> None:
-        from toolscript.surfaces.http.dependencies import is_loopback
+    async def _announce_access(self, app: App) -> None:
+        """Says who may search knowledge, where other requests need a key."""
+        from toolscript.surfaces.callers import requires_key
 
-        settings = self._settings
-        if settings.knowledge_access == "public" and not is_loopback(settings.host):
+        with suppress(Unavailable):  # the store: the requests say so
+            if not requires_key(self._settings) and not await app.keys.exist():
+                return
+        if self._settings.knowledge_public:
             self._console.print(
-                f"[yellow]Knowledge is public:[/] everyone who can reach {settings.host} may search it without a key. "
-                "TOOLSCRIPT_KNOWLEDGE_ACCESS=key requires one"
+                f"[yellow]Knowledge is public:[/] everyone who can reach {self._settings.host} may search it without a "
+                "key. Unset TOOLSCRIPT_KNOWLEDGE_PUBLIC to require one"
+            )
+        else:
+            self._console.print(
+                "Knowledge needs a key with the scope knowledge. TOOLSCRIPT_KNOWLEDGE_PUBLIC=true makes it public"
             )
 
     async def _serve_demo(self, app: App) -> None:

@@ -42,12 +42,12 @@ def keys() -> None:
     search     find and describe tools, generate clients
     call       call tools
     documents  search, add and remove the documents of one tenant
-    knowledge  search knowledge, where TOOLSCRIPT_KNOWLEDGE_ACCESS is key
+    knowledge  search knowledge, unless TOOLSCRIPT_KNOWLEDGE_PUBLIC is true
     metrics    read /metrics
     admin      see servers, change skills, sync
 
     Requests send it as `X-API-Key: KEY` or `Authorization: Bearer KEY`, over HTTP and MCP. Once a key was created,
-    gateways on that store refuse requests without one, except probes and public knowledge. Keys are written to the
+    gateways on that store refuse requests without one, except probes. Keys are written to the
     store, and gateways that run on it follow within seconds.
     """
 

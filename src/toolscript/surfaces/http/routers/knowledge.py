@@ -57,8 +57,8 @@ SourceId = Annotated[str, Path(pattern=ONE_LINE, max_length=64, description="The
     "/search_knowledge",
     operation_id="search_knowledge",
     summary="Search knowledge: chunks of books and extractions from them, with their sources",
-    description="The query string, the body, or both may have the fields; in both, they must be the same. No "
-    "authentication, unless TOOLSCRIPT_KNOWLEDGE_ACCESS is `key`. If one of the two collections cannot be searched, "
+    description="The query string, the body, or both may have the fields; in both, they must be the same. With "
+    "TOOLSCRIPT_KNOWLEDGE_PUBLIC it needs no authentication. If one of the two collections cannot be searched, "
     "the other one still is.",
     response_model=KnowledgeResponse,
     responses=errors(429),
