@@ -209,6 +209,12 @@ class Settings:
         "unless the gateway listens on a loopback address.",
         secret=True,
     )
+    require_key: bool = _setting(
+        False,
+        "Every request needs a key, also those of programs on this machine, which otherwise need none where the "
+        "gateway listens on a loopback address.",
+        allowed=("true", "false"),
+    )
     login_key: str | None = _setting(
         None,
         "Secret that encrypts the tokens of `toolscript login` in the store; the same for all gateways on one store. "

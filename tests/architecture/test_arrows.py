@@ -98,6 +98,7 @@ ALLOWED_IMPORTS: dict[str, set[str]] = {
         "surfaces/http",
         "surfaces/json",
         "surfaces/mcp",
+        "surfaces/owner",
     },
     "surfaces": {"app", "codegen", "configuration", "domain", "evaluation", "pipe", "services", "settings", "surfaces"},
     "pipe": {"pipe"},

@@ -6,6 +6,7 @@ The JWT package is imported with the first token. The bypass never works in prod
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from functools import cached_property
@@ -18,7 +19,7 @@ from toolscript.adapters.sql.database import Database
 from toolscript.app.extras import require_extra
 from toolscript.app.knowledge import IN_MEMORY, store_url
 from toolscript.domain.access import TENANT_RULE, Grant, Principal, is_tenant_name
-from toolscript.domain.errors import Invalid
+from toolscript.domain.errors import Invalid, Unauthorized
 from toolscript.services.access.keys import Keys
 from toolscript.settings import Settings
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from toolscript.adapters.tokens.jwt import JwtVerifier
 
 PRODUCTION = "production"
+# How long the link of `toolscript open` works, and the page that it has signed in.
+SIGN_IN_SECONDS = 300
+SESSION_SECONDS = 12 * 3600
 
 
 class Verifier:
@@ -91,6 +95,41 @@ def local_token(key: str, tenant: str) -> str:
     from toolscript.adapters.tokens.jwt import sign_local_token
 
     return sign_local_token(key, tenant)
+
+
+class SignIns:
+    """Signs pages in that `toolscript open` has opened: each code counts once."""
+
+    def __init__(self, key: str, tenant: str) -> None:
+        """The key is the one that a gateway leaves in the data folder for its owner."""
+        self._key = key
+        self._tenant = tenant
+        self._used: dict[str, float] = {}
+
+    def redeem(self, code: str) -> str:
+        """Returns the owner's token for a page. Raises Unauthorized for a code that is not valid or was used."""
+        from toolscript.adapters.tokens.jwt import read_sign_in_code, sign_local_token
+
+        try:
+            name, until = read_sign_in_code(self._key, code)
+        except Unauthorized:
+            name, until = "", 0.0
+        now = time.time()
+        self._used = {each: end for each, end in self._used.items() if end + SIGN_IN_SECONDS > now}
+        if not name or name in self._used:
+            raise Unauthorized(
+                f"this link was used already, or is older than {SIGN_IN_SECONDS // 60} minutes: run `toolscript open` "
+                "again"
+            )
+        self._used[name] = until
+        return sign_local_token(self._key, self._tenant, seconds=SESSION_SECONDS)
+
+
+def create_sign_in_code(key: str) -> str:
+    """A code for `SignIns`, signed with the key that a gateway leaves in the data folder for its owner."""
+    from toolscript.adapters.tokens.jwt import sign_sign_in_code
+
+    return sign_sign_in_code(key, SIGN_IN_SECONDS)
 
 
 def is_local_token(key: str, token: str) -> bool:

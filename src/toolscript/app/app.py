@@ -27,7 +27,7 @@ from toolscript.adapters.sql.results import SqlResults
 from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.adapters.sql.workflows import SqlWorkflows
 from toolscript.adapters.vector_cache_files import EmbeddingFiles
-from toolscript.app.access import Verifier, check_environment, local_token
+from toolscript.app.access import SignIns, Verifier, check_environment, local_token
 from toolscript.app.catalogue_use import CatalogueUse, seed_skills
 from toolscript.app.code import CodeMode
 from toolscript.app.collections import ALL, drop_collections, find_text_model, open_collections
@@ -164,6 +164,7 @@ class App:
         settings = self.settings
         self.local_key = secrets.token_urlsafe(32)  # signs the tokens of this machine's own commands
         self.verifier: TokenVerifier = Verifier(settings, self.local_key)
+        self.sign_ins = SignIns(self.local_key, settings.tenant)
         self.keys = Keys(self.key_store)
         self.server_changes = ServerChanges(self.observability.events)
         self.login_flows = LoginFlows(self.logins, self.server_changes)

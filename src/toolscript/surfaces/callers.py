@@ -44,12 +44,16 @@ _WHAT_SCOPES_ALLOW = {
 }
 
 
-async def find_grant(settings: Settings, app: App | None, headers: Mapping[str, str]) -> Grant:
-    """Returns what the key in these headers allows; everything where no key is required. Everyone may search public
+async def find_grant(
+    settings: Settings, app: App | None, headers: Mapping[str, str], *, is_owner: bool = False
+) -> Grant:
+    """Returns what the key in these headers allows; everything where no key is required, and for the machine's owner
+    (surfaces/owner.py). Everyone may search public
     knowledge, and who sends a tenant's token beside the key may use that tenant's documents.
 
     Raises Unauthorized without a valid key where one is required: if TOOLSCRIPT_API_KEY is set, a key was ever created,
-    or callers log in with OAuth, whose access tokens are as good as a key with their scopes. Raises Unavailable when
+    TOOLSCRIPT_REQUIRE_KEY is on, or callers log in with OAuth, whose access tokens are as good as a key with their
+    scopes. Raises Unavailable when
     keys cannot be checked: also while the application is being opened, where `app` is None and nobody knows whether a
     key was ever created.
     """
@@ -63,7 +67,7 @@ async def find_grant(settings: Settings, app: App | None, headers: Mapping[str, 
     elif found := await app.keys.find(token) or await app.keys.find(key):
         with_token = {Scope.DOCUMENTS} if token and not is_key(token) else set()
         return Grant(found.name, found.scopes | _list_public_scopes(settings) | with_token, limit=found.limit)
-    elif not requires_key(settings) and not await app.keys.exist():
+    elif not requires_key(settings) and (is_owner or not await app.keys.exist()):
         return Grant()
     if app and token and is_local_token(app.local_key, token):
         return Grant(OWNER_NAME)
@@ -86,7 +90,7 @@ def apply_profile(app: App, grant: Grant, requested: str | None = None, *, is_mc
 
 def requires_key(settings: Settings) -> bool:
     """Whether the settings alone require a key or an access token. Otherwise one is required once a key was created."""
-    return bool(settings.api_key or settings.oauth_resource)
+    return bool(settings.require_key or settings.api_key or settings.oauth_resource)
 
 
 def _list_public_scopes(settings: Settings) -> set[Scope]:
@@ -105,8 +109,9 @@ def require_scope(scope: Scope, grant: Grant) -> None:
     )
 
 
-async def identify_principal(app: App, headers: Mapping[str, str]) -> Principal:
-    """Returns the principal of the bearer token or the named key in these headers. A token is verified even if the
+async def identify_principal(app: App, headers: Mapping[str, str], *, is_owner: bool = False) -> Principal:
+    """Returns the principal of the bearer token or the named key in these headers; for the machine's owner, who sends
+    neither, that of the settings. A token is verified even if the
     request also asks for the bypass. Raises Unauthorized, Forbidden for a key without the scope `documents`, and
     Unavailable when the keys to verify the token with cannot be fetched."""
     lowered = {name.lower(): value for name, value in headers.items()}
@@ -114,7 +119,7 @@ async def identify_principal(app: App, headers: Mapping[str, str]) -> Principal:
     if authorization is None:
         if is_key(key := lowered.get("x-api-key", "").strip()):
             return await _identify_by_key(app, key)
-        if may_bypass(app.settings) and lowered.get(BYPASS_HEADER) == "1":
+        if is_owner or (may_bypass(app.settings) and lowered.get(BYPASS_HEADER) == "1"):
             return Principal(app.settings.tenant)
         raise build_unauthorized("document routes require a bearer token: send `Authorization: Bearer TOKEN`")
     scheme, _, token = authorization.partition(" ")
@@ -166,10 +171,12 @@ def build_unauthorized(message: str) -> Unauthorized:
 ANSWER_REFUSED = "without a key no answer is written: search without `answer`, or send `Authorization: Bearer KEY`"
 
 
-async def require_answer_caller(settings: Settings, app: App, headers: Mapping[str, str]) -> None:
+async def require_answer_caller(
+    settings: Settings, app: App, headers: Mapping[str, str], *, is_owner: bool = False
+) -> None:
     """Raises Unauthorized for a caller without a valid key where one is required."""
     try:
-        await find_grant(settings, app, headers)
+        await find_grant(settings, app, headers, is_owner=is_owner)
     except Unauthorized:
         raise build_unauthorized(ANSWER_REFUSED) from None
 

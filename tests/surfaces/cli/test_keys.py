@@ -34,9 +34,9 @@ def answer(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> dict[str, Any]:
 
 
 def wait_for(status: int, url: str, key: str | None) -> None:
-    """Sends requests until one is answered with this status."""
+    """Sends requests, without a key as a proxy does, until one is answered with this status."""
     deadline = time.monotonic() + DEADLINE_SECONDS
-    headers = {"X-API-Key": key} if key else {}
+    headers = {"X-API-Key": key} if key else {"Via": "1.1 proxy"}
     while (response := httpx.get(url, headers=headers)).status_code != status:
         assert time.monotonic() < deadline, response.text
         time.sleep(0.05)
@@ -79,6 +79,14 @@ def test_a_key_is_created_listed_and_revoked_as_json(small_folder: Path, monkeyp
     assert [key["state"] for key in answer(monkeypatch, "keys", "list")["keys"]] == ["revoked"]
 
 
+def test_the_first_key_is_created_with_a_note_of_what_changes(
+    small_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = ("keys", "create", "--scope", "search")
+    assert "requests without one, except those of programs" in toolscript(monkeypatch, *create, "first").stderr
+    assert "requests without one" not in toolscript(monkeypatch, *create, "second").stderr
+
+
 @pytest.mark.req("X-03")
 def test_errors_have_exit_codes_and_say_what_is_allowed(small_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answer(monkeypatch, "keys", "create", "ci", "--scope", "search")
@@ -117,6 +125,7 @@ def test_a_running_gateway_follows_within_seconds(
     key = answer(monkeypatch, "keys", "create", "ci", "--scope", "search")["key"]
     wait_for(200, url, key)
     wait_for(401, url, None)
+    assert httpx.get(url).status_code == 200  # the owner of the machine needs none
     command = ("search", "read a file", "--json")
     assert toolscript(monkeypatch, *command).exit_code == 0  # the owner of the folder needs none
     monkeypatch.setenv("TOOLSCRIPT_API_KEY", "wrong")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -131,6 +133,31 @@ async def test_a_tenant_adds_documents_and_finds_them(keyed: RunningGateway, fol
     await page.keyboard.press("Escape")
     await page.get_by_label("Question").fill("harbour")
     await page.get_by_role("region", name="Passages").locator("mark", has_text="harbour").wait_for()
+
+
+@pytest.mark.req("W-02", "D-01")
+async def test_the_link_of_open_signs_the_owner_in_and_documents_need_no_key(
+    keyed: RunningGateway, folder: Path, open_page: OpenPage
+) -> None:
+    command = [*toolscript_command(), "open", "--data-dir", str(folder / "data"), "--json"]
+    environment = {name: value for name, value in os.environ.items() if name not in {"DISPLAY", "WAYLAND_DISPLAY"}}
+    opened = await asyncio.to_thread(
+        subprocess.run, command, capture_output=True, text=True, check=True, cwd=folder, env=environment
+    )
+    page = await open_page(json.loads(opened.stdout)["url"])
+    await page.get_by_role("button", name="Signed in").wait_for()
+    assert "code=" not in page.url
+    await page.goto(f"{keyed.url}/#/files?as=documents")
+    await page.get_by_role("region", name="Documents", exact=True).wait_for()
+    assert await page.get_by_role("dialog", name="Sign in").count() == 0
+
+
+@pytest.mark.req("W-02", "D-01")
+async def test_without_keys_the_owner_sees_documents_without_signing_in(folder: Path, open_page: OpenPage) -> None:
+    data = folder.parent / f"{folder.name}-own"
+    with run_gateway(folder, "--data-dir", str(data)) as gateway:
+        page = await open_page(f"{gateway.url}/#/files?as=documents")
+        await page.get_by_role("region", name="Documents", exact=True).wait_for()
 
 
 @pytest.mark.extended

@@ -168,7 +168,7 @@ async def test_callers_are_named_by_their_keys_on_every_surface(audited: Audited
     assert {event["surface"] for event in events} == {"http", "cli", "mcp"}
     assert len({event["arguments"] for event in events}) == 1
     assert all(event["request_id"] for event in events)
-    refused = await audited.client.get(PATH)
+    refused = await audited.client.get(PATH, headers={"Via": "1.1 proxy"})
     assert refused.status_code == 401
     await audited.app.keys.create("searcher", [Scope.SEARCH])
 
@@ -278,7 +278,7 @@ async def test_refused_requests_are_events_with_who_what_and_why(audited: Audite
     await audited.call("scripted__echo", {"text": "a"}, "wrong-" + TOKEN)
     await audited.call("scripted__echo", {"text": "a"}, admin)
     await audited.call_over_mcp("call_tool", {"tool_id": "scripted__echo", "arguments": {"text": "a"}}, admin)
-    await audited.call_over_mcp("call_tool", {"tool_id": "scripted__echo", "arguments": {"text": "a"}})
+    await audited.client.post("/mcp", json={}, headers=MCP_HEADERS | {"Via": "1.1 proxy"})
     events = await audited.list_events(4, admin, kind="refusals")
     listed = [(event["tool"], event["caller"], event["surface"], event["outcome"]) for event in events]
     assert listed == [

@@ -158,7 +158,7 @@ async def routes(guarded: App) -> Routes:
     return sorted((m, re.sub(r"\{(\w+):\w+\}", r"{\1}", path)) for m, path in described | others)
 
 
-def routes_with(scope: Scope | None, **settings: str) -> Routes:
+def routes_with(scope: Scope | None, **settings: Any) -> Routes:
     """Every route that needs this scope."""
     loaded = load_settings(variables={}, **settings)
     return sorted((m, r.path_format) for r in ROUTES if get_scope(r, loaded) is scope for m in r.methods or ())
@@ -197,6 +197,7 @@ def test_the_routes_without_credentials_are_the_probes_discovery_redirects_and_p
     discovery = {("GET", path) for path in (f"{metadata}/{{path}}", metadata, "/.well-known/ai-catalog.json")}
     discovery.add(("GET", "/mcp/server-card"))
     discovery.add(("GET", "/callback"))  # an authorization server sends a browser there, which has no key
+    discovery.add(("POST", "/api/v1/sign-in"))  # the code of `toolscript open` is the credential
     assert {*routes_with(None)} == probes | discovery
     assert {*routes_with(None, knowledge_public=True)} == {*probes, *discovery, ("POST", "/search_knowledge")}
 

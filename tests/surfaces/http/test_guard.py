@@ -27,10 +27,10 @@ from toolscript.domain.requests import NAMED_BY_SERVER_HEADER
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.cli.main import run
 from toolscript.surfaces.http.app import ROUTES, create_http_app
-from toolscript.surfaces.http.dependencies import is_loopback
 from toolscript.surfaces.http.guard import Guard
 from toolscript.surfaces.http.served_app import ServedApp
 from toolscript.surfaces.http.server import HttpServer
+from toolscript.surfaces.owner import is_loopback
 
 KEY = "a-key-of-the-tests"
 LOOPBACK = ["127.0.0.1", "127.0.0.1:3780", "127.9.9.9", "localhost", "localhost:80", "LocalHost", "[::1]", "[::1]:3780"]

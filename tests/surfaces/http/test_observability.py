@@ -87,7 +87,7 @@ async def shared_http(anyio_backend: str, tmp_path_factory: pytest.TempPathFacto
         ("GET", "/search?q=x&limit=0", 422),
         ("GET", "/nowhere", 404),
         ("DELETE", "/health", 405),
-        ("POST", "/search", 401),
+        ("POST", "/search", 422),
         ("GET", "/tools/none__such", 404),
         ("GET", "/broken", 500),
         ("GET", "/slow/one", 200),

@@ -32,7 +32,9 @@ MCP_HEADERS = {"Accept": "application/json, text/event-stream"}
 
 @pytest.fixture(scope="module")
 async def app(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
-    settings = load_settings(variables={}, data_dir=tmp_path_factory.mktemp("overload"), search_model="hashed-64")
+    settings = load_settings(
+        variables={}, data_dir=tmp_path_factory.mktemp("overload"), search_model="hashed-64", knowledge_public=True
+    )
     async with open_app(settings, serving=True) as opened:
         await opened.gateway.apply([make_scripted_server()])
         await opened.gateway.settle(TIMEOUT_SECONDS)
@@ -120,7 +122,8 @@ async def test_callers_without_a_key_leave_subscriptions_for_the_operator(
     async with (
         serve(app) as url,
         httpx2.AsyncClient(headers={"X-API-Key": secrets["modest"]}) as http,
-        Client(f"{url}/mcp") as stranger,
+        httpx2.AsyncClient(headers={"Via": "1.1 proxy"}) as through_proxy,
+        Client(streamable_http_client(f"{url}/mcp", http_client=through_proxy)) as stranger,
         Client(streamable_http_client(f"{url}/mcp", http_client=http)) as known,
         stranger.listen(tools_list_changed=True),
     ):

@@ -25,6 +25,8 @@ from toolscript.surfaces.mcp.definitions import RUN_CODE, TOOL_SCOPES, TOOLS, bu
 
 pytestmark = pytest.mark.req("X-04", "G-08", "G-19")
 
+# The owner of the machine needs no key: tests/surfaces/access/test_owner.py
+ELSEWHERE = ("192.0.2.1", 50_000)
 ARGUMENTS = {"query": "tides", "tool_id": "none__such"}
 HEADERS = {"Accept": "application/json, text/event-stream"}
 
@@ -78,7 +80,7 @@ async def open_endpoint(served: ServedApp) -> AsyncIterator[Endpoint]:
     http = create_http_app(served)
     async with (
         http.router.lifespan_context(http),
-        httpx.AsyncClient(transport=httpx.ASGITransport(http), base_url="http://127.0.0.1") as client,
+        httpx.AsyncClient(transport=httpx.ASGITransport(http, client=ELSEWHERE), base_url="http://127.0.0.1") as client,
     ):
         yield Endpoint(client)
 

@@ -8,6 +8,7 @@ signatures, times, issuer and audience.
 from __future__ import annotations
 
 import json
+import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -23,6 +24,7 @@ SYMMETRIC = "HS256"
 LOCAL_ISSUER = "toolscript-local"
 LOCAL_TENANT_CLAIM = "tenant_id"
 LOCAL_SECONDS = 60
+SIGN_IN_ISSUER = "toolscript-sign-in"
 MAX_TOKEN_LENGTH = 8192
 MAX_PLAN_LENGTH = 256
 MAX_SUBJECT_LENGTH = 256
@@ -37,11 +39,27 @@ MIN_SECRET_BYTES = 32
 Key = str | jwt.PyJWK
 
 
-def sign_local_token(key: str, tenant: str, *, clock: Callable[[], float] = time.time) -> str:
+def sign_local_token(
+    key: str, tenant: str, *, seconds: int = LOCAL_SECONDS, clock: Callable[[], float] = time.time
+) -> str:
     """A token for that tenant, valid for a minute, signed with the key in a gateway's data folder."""
     now = int(clock())
-    claims = {"iss": LOCAL_ISSUER, "iat": now, "exp": now + LOCAL_SECONDS, LOCAL_TENANT_CLAIM: tenant}
+    claims = {"iss": LOCAL_ISSUER, "iat": now, "exp": now + seconds, LOCAL_TENANT_CLAIM: tenant}
     return jwt.encode(claims, key, algorithm=SYMMETRIC)
+
+
+def sign_sign_in_code(key: str, seconds: int, *, clock: Callable[[], float] = time.time) -> str:
+    """A code with which a page signs in once, signed with the key in a gateway's data folder. It is no token."""
+    claims = {"iss": SIGN_IN_ISSUER, "exp": int(clock()) + seconds, "jti": secrets.token_urlsafe(16)}
+    return jwt.encode(claims, key, algorithm=SYMMETRIC)
+
+
+def read_sign_in_code(key: str, code: str) -> tuple[str, float]:
+    """The id of a code, and when it expires. Raises Unauthorized for what that key has not signed, or is too old."""
+    claims = _verify(code, SYMMETRIC, [key], issuer=SIGN_IN_ISSUER, audience=None)
+    if _read_header(code)[0] != SYMMETRIC or claims is None:
+        raise _refuse("the code was not signed with the key of this gateway")
+    return str(claims.get("jti")), float(claims["exp"])
 
 
 def is_local_token(key: str, token: str) -> bool:

@@ -42,6 +42,7 @@ from toolscript.surfaces.http.routers import (
     tools,
     workflows,
 )
+from toolscript.surfaces.http.routers.access import sign_in
 from toolscript.surfaces.http.served_app import ServedApp
 
 # A request is matched with the routers in this order, at some 30 µs each: those of searches and calls come first.
@@ -60,6 +61,7 @@ ROUTERS = (
     quarantine.router,
     servers.router,
     logins.router,
+    sign_in.router,
     results.router,
     code.router,
     evaluation.router,

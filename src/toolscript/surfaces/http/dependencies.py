@@ -6,10 +6,8 @@ The guard and the OpenAPI document read the declaration with `get_scope`.
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass
 from typing import Annotated
-from urllib.parse import urlsplit
 
 from fastapi import Depends, Path, Query, Request
 from fastapi.routing import APIRoute
@@ -33,24 +31,7 @@ from toolscript.surfaces.callers import (
 )
 from toolscript.surfaces.http.errors import KnowledgeUnavailable
 from toolscript.surfaces.http.served_app import ServedApp
-
-# What proxies add to the requests that they pass on, beside headers that begin with `X-Forwarded-`.
-PROXY_HEADERS = frozenset(
-    {
-        "cf-connecting-ip",
-        "fastly-client-ip",
-        "forwarded",
-        "proxy-client-ip",
-        "true-client-ip",
-        "via",
-        "x-client-ip",
-        "x-cluster-client-ip",
-        "x-envoy-external-address",
-        "x-original-forwarded-for",
-        "x-original-host",
-        "x-real-ip",
-    }
-)
+from toolscript.surfaces.owner import is_of_this_machine
 
 
 async def get_served_app(request: Request) -> ServedApp:
@@ -68,14 +49,6 @@ async def get_app(served: Served) -> App:
 
 
 CurrentApp = Annotated[App, Depends(get_app)]
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a name or address can only mean this machine."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 async def allow_everyone() -> None:
@@ -99,7 +72,7 @@ async def get_principal(request: Request, app: CurrentApp) -> Principal:
     """Returns the principal of the request's token. Raises Unauthorized."""
     if len(request.headers.getlist("authorization")) > 1:
         raise build_unauthorized("the request has several Authorization headers: send one")
-    return await identify_principal(app, request.headers)
+    return await identify_principal(app, request.headers, is_owner=request.scope["is_owner"])
 
 
 Caller = Annotated[Principal, Depends(get_principal)]
@@ -116,18 +89,9 @@ async def require_known_caller(request: Request, served: Served) -> None:
     may search. Raises Forbidden."""
     if request.scope["grant"].caller is not None:
         return
-    headers = request.headers
-    own = headers.get("host", "")
-    addresses = [
-        served.settings.host,
-        request.client.host if request.client else "",
-        urlsplit(f"//{own}").hostname or "",
-    ]
-    is_forwarded = any(name in PROXY_HEADERS or name.startswith("x-forwarded-") for name in headers)
-    is_foreign = urlsplit(headers.get("origin", f"//{own}")).netloc != own
-    if is_forwarded or is_foreign or not all(map(is_loopback, addresses)):
+    if not is_of_this_machine(served.settings, request.headers, request.client):
         raise Forbidden(
-            "this gateway asks nobody for a key, so only its own machine may add servers: their commands run there. "
+            "this gateway asks its own machine for no key, and only that may add servers: their commands run there. "
             "Set TOOLSCRIPT_API_KEY, or create a key with `toolscript keys create NAME --scope admin`, and send it",
             details={"field": "Authorization"},
         )
@@ -161,7 +125,7 @@ async def identify_job_owner(request: Request, app: App, target: JobTarget) -> J
         await app.plans.admit(principal)
         tenant = principal.tenant
     else:
-        grant = await find_grant(app.settings, app, request.headers)
+        grant = await find_grant(app.settings, app, request.headers, is_owner=request.scope["is_owner"])
         caller_name.set(grant.caller)
         require_scope(Scope.ADMIN, grant)
     return JobOwner(target, tenant, is_data_owner(app, request.headers))

@@ -35,13 +35,14 @@ from toolscript.domain.requests import (
 from toolscript.services.access.keys import is_key
 from toolscript.surfaces.callers import apply_profile, find_grant, identify_holder, require_scope
 from toolscript.surfaces.console.static_files import is_console_request
-from toolscript.surfaces.http.dependencies import get_scope, is_loopback
+from toolscript.surfaces.http.dependencies import get_scope
 from toolscript.surfaces.http.errors import KnowledgeUnavailable, error_response
 from toolscript.surfaces.http.oauth import add_challenge
 from toolscript.surfaces.http.request_tracking import get_mcp_profile, is_mcp_path
 from toolscript.surfaces.http.routers.discovery import is_discovery_path
 from toolscript.surfaces.http.served_app import ServedApp
 from toolscript.surfaces.http.valid_requests import run_while_valid
+from toolscript.surfaces.owner import is_loopback, is_owner
 
 Address = tuple[str, int | None]
 """A host name in lower case, and a port."""
@@ -120,6 +121,7 @@ class Guard:
         data."""
         address = scope["client"][0] if scope.get("client") else None
         share_holder.set(identify_holder(NO_KEY, address))
+        scope["is_owner"] = is_owner(self._served.settings, scope)
         if is_console_request(scope):
             return None
         routes = self._find_routes(scope)
@@ -129,14 +131,16 @@ class Guard:
         if routes and {None, access.Scope.DOCUMENTS}.issuperset(needed):
             if scope["path"] in OPEN_SEARCH_PATHS:
                 with suppress(ToolscriptError):  # the route checks it
-                    grant = await find_grant(self._served.settings, self._served.current, sent)
+                    settings, app = self._served.settings, self._served.current
+                    grant = await find_grant(settings, app, sent, is_owner=scope["is_owner"])
                     share_holder.set(identify_holder(grant, address))
             elif access.Scope.DOCUMENTS in needed:
                 share_holder.set(identify_holder(access.Grant(), address))
             return None
         waits = bool(needed) and {access.Scope.SEARCH, access.Scope.CALL}.issuperset(needed)
         try:
-            grant = await self._find_grant(scope["path"], sent, waits=waits or is_mcp_path(scope["path"]))
+            find = partial(self._find_grant, scope["path"], sent, scope["is_owner"])
+            grant = await find(waits=waits or is_mcp_path(scope["path"]))
             if waits:
                 await self._served.wait_until_open()
             caller_name.set(grant.caller)
@@ -145,7 +149,7 @@ class Guard:
             scope["grant"] = grant
             share_holder.set(identify_holder(grant, address))
             if grant.caller is None or any(is_key(value.rpartition(" ")[2]) for value in sent.values()):
-                scope["check_grant"] = partial(self._find_grant, scope["path"], sent, waits=False)
+                scope["check_grant"] = partial(find, waits=False)
             self._apply_profile(scope["path"], grant)
             if len(needed) == 1 and needed[0]:
                 require_scope(needed[0], grant)
@@ -164,7 +168,7 @@ class Guard:
         else:
             profile_name.set(requested or DEFAULT_PROFILE)
 
-    async def _find_grant(self, path: str, sent: Mapping[str, str], *, waits: bool) -> access.Grant:
+    async def _find_grant(self, path: str, sent: Mapping[str, str], owner: bool, *, waits: bool) -> access.Grant:
         """What the key allows. MCP has one path for all scopes: without a key, public knowledge is left, unless clients
         can log in, which they do when they are refused. MCP, searches and calls wait until the application is open:
         agents begin early, and give up what fails once."""
@@ -173,11 +177,11 @@ class Guard:
         is_public = is_public and get_mcp_profile(path) is None  # who has no key learns of no profile
         try:
             try:
-                return await find_grant(served.settings, served.current, sent)
+                return await find_grant(served.settings, served.current, sent, is_owner=owner)
             except Unavailable:
                 if served.current or not waits:
                     raise
-            return await find_grant(served.settings, await served.wait_until_open(), sent)
+            return await find_grant(served.settings, await served.wait_until_open(), sent, is_owner=owner)
         except Unauthorized:
             if not is_mcp or any(sent.values()) or not is_public:
                 raise

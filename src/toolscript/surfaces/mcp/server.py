@@ -247,7 +247,7 @@ def build_endpoint(
             return await answer_call(
                 app,
                 params,
-                lambda: identify_principal(app, headers),
+                lambda: identify_principal(app, headers, is_owner=request is not None and request.scope["is_owner"]),
                 caller,
                 build_relay(context),
                 may_search=Scope.SEARCH in get_grant(context).scopes,

@@ -17,8 +17,8 @@ from toolscript.app.app import App
 from toolscript.configuration.snippets import ConfigurationPlace
 from toolscript.domain.access import Scope
 from toolscript.surfaces.http.app import create_http_app
-from toolscript.surfaces.http.dependencies import PROXY_HEADERS
 from toolscript.surfaces.http.served_app import ServedApp
+from toolscript.surfaces.owner import PROXY_HEADERS
 
 PATH = "/api/v1/servers"
 HOSTILE = "<img src=x onerror=alert(1)>"

@@ -85,6 +85,7 @@ for command in (gateway_control.status, gateway_control.stop):
 @options.overrides("host", "--host", metavar="ADDRESS")
 @options.overrides("port", "--port", metavar="N")
 @options.overrides("read_only", "--read-only", is_flag=True, flag_value="true")
+@options.overrides("require_key", "--require-key", is_flag=True, flag_value="true")
 @options.model
 @options.data_dir
 def start() -> None:
@@ -261,12 +262,17 @@ class GatewayRun:
                 return
 
     async def _announce_access(self, app: App) -> None:
-        """Says who may search knowledge, where other requests need a key."""
+        """Says who needs no key, and who may search knowledge, where other requests need a key."""
         from toolscript.surfaces.callers import requires_key
+        from toolscript.surfaces.owner import admits_owner
 
         with suppress(Unavailable):  # the store: the requests say so
             if not requires_key(self._settings) and not await app.keys.exist():
                 return
+        if admits_owner(self._settings):
+            self._console.print(
+                "Programs and pages of this machine need no key, all others do. --require-key asks them, too"
+            )
         if self._settings.knowledge_public:
             self._console.print(
                 f"[yellow]Knowledge is public:[/] everyone who can reach {self._settings.host} may search it without a "
@@ -429,14 +435,14 @@ def _check_announcement_file(settings: Settings) -> None:
 def _create_http_server(settings: Settings) -> HttpServer:
     try:
         from toolscript.surfaces.callers import requires_key
-        from toolscript.surfaces.http.dependencies import is_loopback
         from toolscript.surfaces.http.server import HttpServer
+        from toolscript.surfaces.owner import is_loopback
     except ImportError as error:
         raise Invalid("serving HTTP needs an optional dependency: pip install 'toolscript[server]'") from error
     if not is_loopback(settings.host) and not requires_key(settings):
         raise Invalid(
             f"--host {settings.host} is not a loopback address, and anyone could call the gateway: use 127.0.0.1, or "
-            "set TOOLSCRIPT_API_KEY or TOOLSCRIPT_OAUTH_RESOURCE",
+            "set TOOLSCRIPT_API_KEY, TOOLSCRIPT_REQUIRE_KEY or TOOLSCRIPT_OAUTH_RESOURCE",
             details={"field": "--host", "allowed": ["127.0.0.1", "localhost", "::1"]},
         )
     try:

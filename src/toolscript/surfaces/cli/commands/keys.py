@@ -30,6 +30,10 @@ Result = TypeVar("Result")
 
 _UNITS = {"m": 60, "h": 3600, "d": 86_400}
 MAX_DAYS = 3650
+FIRST_KEY = (
+    "this is the first key: from now on gateways on this store refuse requests without one, except those of programs "
+    "and pages on the gateway's own machine. `toolscript gateway start --require-key` asks them, too"
+)
 
 
 @click.group()
@@ -47,7 +51,8 @@ def keys() -> None:
     admin      see servers, change skills, sync
 
     Requests send it as `X-API-Key: KEY` or `Authorization: Bearer KEY`, over HTTP and MCP. Once a key was created,
-    gateways on that store refuse requests without one, except probes. Keys are written to the
+    gateways on that store refuse requests without one, except probes, and those of their own machine unless they were
+    started with --require-key. Keys are written to the
     store, and gateways that run on it follow within seconds.
     """
 
@@ -101,6 +106,8 @@ def create(
 
     key, secret = _run(settings, work)
     print_answer({**_build_key_response(key), "key": secret}, _show_created)
+    if len(_run(settings, lambda keys: keys.list_all(), read_only=True)) == 1:
+        print_note(FIRST_KEY, label="note")
 
 
 @keys.command("list")

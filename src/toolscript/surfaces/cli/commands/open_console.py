@@ -22,6 +22,9 @@ from toolscript.surfaces.cli.terminal.text import print_answer
 def open_console() -> None:
     """Open the console of the running gateway in the browser; print its address where there is none.
 
+    The link signs you in as the owner of the data folder, once and within five minutes, whatever key the gateway asks
+    for. That of --gateway does not.
+
     Exits with 3 when no gateway runs.
     """
     settings = replace(read_settings(), config=None)  # whatever file it reads
@@ -32,6 +35,10 @@ def open_console() -> None:
             details={"folder": str(settings.data)},
         )
     url = f"{settings.gateway_url or (running.url if running else '')}".rstrip("/") + "/"
+    if running and running.key:
+        from toolscript.app.access import create_sign_in_code
+
+        url += f"#/sign-in?code={create_sign_in_code(running.key)}"
     is_opened = has_display() and webbrowser.open(url)
     text = f"Your browser opens {url}" if is_opened else f"Open this address in a browser: {url}"
     print_answer({"url": url, "opened": is_opened}, lambda _: click.echo(text))

@@ -1,8 +1,8 @@
 // The frame of the console: navigation, the page that the address names, and what lies above all pages.
-import { connection } from "./core/api.js";
+import { connection, signInByLink } from "./core/api.js";
 import { html, render, useEffect, useErrorBoundary, useRef, useState } from "./core/dom.js";
 import { installShortcuts } from "./core/shortcuts.js";
-import { link, route } from "./core/router.js";
+import { link, replaceAddress, route } from "./core/router.js";
 import { useStore } from "./core/store.js";
 import { Icon } from "./parts/icons.js";
 import { ShortcutHelp } from "./parts/shortcut_help.js";
@@ -72,6 +72,12 @@ function Shell() {
 }
 
 installShortcuts();
+const { page: first, query } = route.get();
+if (first === "sign-in") {
+  replaceAddress(link("search"));  // no code is left in the history
+  route.set({ page: "search", rest: "", query: new URLSearchParams() });
+  await signInByLink(query.get("code") ?? "");
+}
 const root = document.getElementById("app");
 root.replaceChildren();
 render(html`<${Shell} />`, root);

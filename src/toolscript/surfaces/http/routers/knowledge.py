@@ -91,7 +91,7 @@ async def search_knowledge(
         request, KnowledgeRequest, lambda body: _merge(parameters, body), MAX_SEARCH_BYTES, required=False
     )
     if ask.answer:
-        await require_answer_caller(served.settings, app, request.headers)
+        await require_answer_caller(served.settings, app, request.headers, is_owner=request.scope["is_owner"])
     try:
         results = await app.knowledge_search.search(ask)
     except Unavailable as error:

@@ -30,12 +30,13 @@ from toolscript.services.access.login_flows import LOGIN_SECONDS
 from toolscript.services.support.server_changes import describe_login
 from toolscript.surfaces.callers import find_user
 from toolscript.surfaces.console.static_files import HEADERS
-from toolscript.surfaces.http.dependencies import ADMIN, CALL, PUBLIC, CurrentApp, Served, is_loopback
+from toolscript.surfaces.http.dependencies import ADMIN, CALL, PUBLIC, CurrentApp, Served
 from toolscript.surfaces.http.errors import get_status
 from toolscript.surfaces.http.openapi import errors
 from toolscript.surfaces.http.responses import JsonResponse
 from toolscript.surfaces.http.schemas import servers as schemas
 from toolscript.surfaces.json import servers as responses
+from toolscript.surfaces.owner import is_loopback
 
 # The path of `toolscript login`: authorization servers that know its address take any port of this machine with it.
 CALLBACK_PATH = "/callback"

@@ -3,6 +3,7 @@ import { createStore } from "./store.js";
 
 const KEY = "toolscript.key";
 const TOKEN = "toolscript.token";
+const BY_LINK = "toolscript.by-link";
 const RETRY_MS = 1000;
 
 /** "ok", or "gone" while the gateway does not answer. */
@@ -25,23 +26,32 @@ export class ApiError extends Error {
 
 function readCredentials() {
   try {
-    return { key: sessionStorage.getItem(KEY) ?? "", token: sessionStorage.getItem(TOKEN) ?? "" };
+    return { key: sessionStorage.getItem(KEY) ?? "", token: sessionStorage.getItem(TOKEN) ?? "", isByLink: Boolean(sessionStorage.getItem(BY_LINK)) };
   } catch {
-    return { key: "", token: "" };
+    return { key: "", token: "", isByLink: false };
   }
 }
 
 /** Keeps the credentials for as long as the tab is open. */
-export function signIn({ key = "", token = "" }) {
+export function signIn({ key = "", token = "", isByLink = false }) {
   try {
-    for (const [name, value] of [[KEY, key], [TOKEN, token]]) {
+    for (const [name, value] of [[KEY, key], [TOKEN, token], [BY_LINK, isByLink ? "yes" : ""]]) {
       if (value) sessionStorage.setItem(name, value);
       else sessionStorage.removeItem(name);
     }
   } catch { /* storage is not allowed: they last until the page is left */ }
-  credentials.set({ key, token });
+  credentials.set({ key, token, isByLink });
   signInNeeded.set(null);
   epoch.set(epoch.get() + 1);
+}
+
+/** Signs in with the code of a link of `toolscript open`. */
+export async function signInByLink(code) {
+  try {
+    signIn({ ...(await ask("POST", "/api/v1/sign-in", { body: { code } })), isByLink: true });
+  } catch (error) {
+    if (error.status !== 401) signInNeeded.set(error);
+  }
 }
 
 function credentialHeaders() {
@@ -69,6 +79,10 @@ export async function send(method, path, { body, signal, headers = {} } = {}) {
     throw new ApiError(0, "UNREACHABLE", "The gateway does not answer.");
   }
   if (response.ok) return response;
+  if (response.status === 401 && credentials.get().isByLink) {  // the gateway was started again, or half a day has passed
+    signIn({});
+    return send(method, path, { body, signal, headers });
+  }
   throw await readError(response);
 }
 

@@ -1,5 +1,5 @@
 // What pages do with requests: load while shown, cancel when left, read again when the gateway is back.
-import { ask, epoch } from "./api.js";
+import { ask, credentials, epoch } from "./api.js";
 import { useCallback, useEffect, useRef, useState } from "./dom.js";
 import { useStore } from "./store.js";
 
@@ -43,6 +43,14 @@ export function useApi(path, { method = "GET", body, every = 0, version = 0 } = 
     return () => clearInterval(timer);
   }, [every, reload]);
   return { ...state, reload };
+}
+
+/** Whether documents can be used: with credentials, or by the owner of this machine; null while that is not known. */
+export function useDocumentsAllowed() {
+  const isSignedIn = Boolean(Object.values(useStore(credentials)).some(Boolean));
+  const { data, error } = useApi(isSignedIn ? null : "/documents?limit=1");
+  if (isSignedIn || data) return true;
+  return error ? false : null;
 }
 
 /** Runs one action at a time: `[run, {busy, error}]`. */

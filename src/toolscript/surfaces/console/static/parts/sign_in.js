@@ -9,7 +9,7 @@ import { visible } from "./text.js";
 export function AccountButton() {
   const { key, token } = useStore(credentials);
   const isSignedIn = Boolean(key || token);
-  const label = isSignedIn ? "Signed in with a key" : "Sign in with a key";
+  const label = isSignedIn ? "Signed in" : "Sign in with a key";
   return html`<button type="button" class="button quiet" title=${label} aria-label=${label}
     onClick=${() => signInNeeded.set({ message: "" })}><${Icon} name="key" />${isSignedIn && html`<span class="dot ok"></span>`}</button>`;
 }
@@ -34,7 +34,7 @@ function SignInForm({ reason }) {
     ${reason.message && html`<p class="problem" role="alert">${known.key ? "The key was not accepted. " : ""}<bdi>${visible(reason.message)}</bdi></p>`}
     <label class="field"><span>Key</span>
       <input type="password" autocomplete="off" spellcheck="false" value=${key} onInput=${(e) => setKey(e.target.value)} />
-      <small>TOOLSCRIPT_API_KEY, or a key of <code>toolscript keys create</code>. It is kept until this tab is closed.</small></label>
+      <small>TOOLSCRIPT_API_KEY, or a key of <code>toolscript keys create</code>. It is kept until this tab is closed. On the gateway's own machine <code>toolscript open</code> signs you in.</small></label>
     <label class="field"><span>Token of a tenant</span>
       <input type="password" autocomplete="off" spellcheck="false" value=${token} onInput=${(e) => setToken(e.target.value)} />
       <small>Only for documents, where the key has not the scope <code>documents</code>.</small></label>

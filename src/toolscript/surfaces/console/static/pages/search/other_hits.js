@@ -1,9 +1,9 @@
 // Skills, knowledge and documents for the same words.
-import { credentials, signInNeeded } from "../../core/api.js";
+import { signInNeeded } from "../../core/api.js";
 import { html } from "../../core/dom.js";
 import { plural } from "../../core/format.js";
+import { useDocumentsAllowed } from "../../core/hooks.js";
 import { useLiveRequest } from "../../core/live_request.js";
-import { useStore } from "../../core/store.js";
 import { NothingRelevant, Relevance } from "../../parts/relevance.js";
 import { Problem } from "../../parts/states.js";
 import { Text, visible } from "../../parts/text.js";
@@ -12,15 +12,15 @@ const LIMIT = 4;
 const MAX_QUERY = 1000;
 
 export function OtherHits({ query }) {
-  const isSignedIn = Boolean(Object.values(useStore(credentials)).join(""));
+  const areAllowed = useDocumentsAllowed();
   const words = query.slice(0, MAX_QUERY);
   const skills = useLiveRequest({ method: "GET", path: `/api/v1/search/skills?${new URLSearchParams({ query, limit: LIMIT, preview: "true" })}` });
   const knowledge = useLiveRequest({ method: "POST", path: "/search_knowledge", body: { query: words, limit: LIMIT } });
-  const documents = useLiveRequest(isSignedIn ? { method: "POST", path: "/search", body: { query: words, top_k: LIMIT, highlight: true } } : null);
+  const documents = useLiveRequest(areAllowed ? { method: "POST", path: "/search", body: { query: words, top_k: LIMIT, highlight: true } } : null);
   return html`<div class="others">
     <${Section} title="Skills" found=${skills} list=${(data) => data} show=${showSkill} empty="No skill is like this request." />
     <${Section} title="Knowledge" found=${knowledge} list=${(data) => data.results} isForeign=${(data) => data.metadata.nothing_relevant} show=${showPassage} empty="No passage is like this request." />
-    ${isSignedIn ? html`<${Section} title="Documents" found=${documents} list=${(data) => data.hits} isForeign=${(data) => data.nothing_relevant} show=${showDocument} empty="No document matches." />`
+    ${areAllowed !== false ? html`<${Section} title="Documents" found=${documents} list=${(data) => data.hits} isForeign=${(data) => data.nothing_relevant} show=${showDocument} empty="No document matches." />`
       : html`<section class="section" aria-label="Documents"><div class="section-head"><h2>Documents</h2></div>
           <p class="muted">Documents belong to a tenant. <button type="button" class="linklike" onClick=${() => signInNeeded.set({ message: "" })}>Sign in</button> to search them.</p></section>`}
   </div>`;

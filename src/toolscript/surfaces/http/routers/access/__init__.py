@@ -1,0 +1,1 @@
+"""Who may use the gateway: signing in, keys, and approvals of calls."""
