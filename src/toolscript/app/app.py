@@ -182,13 +182,15 @@ class App:
         self.profiles.watch(self.native_changes.compare_lists)
         self.code = CodeMode(self)
 
+    def _build_gateway(self, settings: Settings) -> Gateway:
+        is_demo, workflows = self.catalogue_index is not self.index, lambda: self.code.workflow_server
+        return open_gateway(settings, self.sync, self.logins, self.admission, workflows, demo=is_demo)
+
     def _build_tool_services(self, retriever: Retriever) -> None:
         settings, items, skills, observability = self.settings, self.item_store, self.skill_store, self.observability
         self.snapshots = self._build_snapshots(retriever)
         self.sync = self._build_sync()
-        self.gateway = gateway = open_gateway(
-            settings, self.sync, self.logins, self.admission, lambda: self.code.workflow_server
-        )
+        self.gateway = gateway = self._build_gateway(settings)
         if observability.metrics:
             observability.metrics.watch_servers(lambda: gateway.statuses)
         visibility = Visibility(self.profiles.find, self.snapshots, items, read_only=settings.read_only)

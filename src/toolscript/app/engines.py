@@ -20,6 +20,7 @@ from toolscript.services.catalogue.gateway import Gateway
 from toolscript.services.catalogue.server_connection import Timeouts
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.support.call_admission import CallAdmission
+from toolscript.services.tools.demo_gateway import DemoGateway
 from toolscript.settings import Settings
 
 
@@ -73,11 +74,14 @@ def open_gateway(
     tokens: AccessTokens | None = None,
     admission: CallAdmission | None = None,
     get_internal: Callable[[], ToolServer] | None = None,
+    *,
+    demo: bool = False,
 ) -> Gateway:
     """The gateway; without a `sync` it connects to servers and leaves the catalogue alone. `tokens` are those of
-    logins. `get_internal` returns the server of workflows."""
+    logins. `get_internal` returns the server of workflows. That of the `demo` has no servers."""
     timeouts = Timeouts(connect=settings.connect_timeout, call=settings.call_timeout)
-    return Gateway(Servers(settings.call_max_mib * 2**20, tokens, get_internal), sync, timeouts, admission)
+    build = DemoGateway if demo else Gateway
+    return build(Servers(settings.call_max_mib * 2**20, tokens, get_internal), sync, timeouts, admission)
 
 
 def open_index(settings: Settings) -> VectorIndex:

@@ -151,6 +151,14 @@ class ServerState(StrEnum):
     """Somebody stopped it: calls are refused until somebody starts it."""
 
 
+class CallState(StrEnum):
+    """What to know before a call of a server's tools."""
+
+    ASLEEP = ServerState.ASLEEP.value
+    STOPPED = ServerState.STOPPED.value
+    DEMO = "demo: cannot be called"
+
+
 @dataclass(frozen=True, slots=True)
 class RecentCall:
     """How long a server took to answer a call, and whether it succeeded."""

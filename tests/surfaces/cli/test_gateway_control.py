@@ -69,10 +69,12 @@ def test_a_running_gateway_is_shown_named_and_stopped(
     monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) is None)  # type: ignore[func-returns-value]
     monkeypatch.setenv("DISPLAY", ":0")
     assert f"opens {announced.url}/" in toolscript("open").stdout
-    assert opened == [f"{announced.url}/"]
+    assert [url.partition("#")[0] for url in opened] == [f"{announced.url}/"]
     for variable in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
         monkeypatch.delenv(variable, raising=False)
-    assert read_json(toolscript("open", "--json")) == {"url": f"{announced.url}/", "opened": False}
+    answer = read_json(toolscript("open", "--json"))
+    assert answer["url"].startswith(f"{announced.url}/#/sign-in?code=")
+    assert answer["opened"] is False
     assert announced.url in shown
 
     # Who tries to open the same folder or port learns who has it.

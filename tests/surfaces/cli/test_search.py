@@ -36,8 +36,8 @@ def test_search_prints_a_table_of_tool_confidence_and_reason(toolscript: Toolscr
     shutil.rmtree(demo_folder)  # as in the first search of an installation
     result = toolscript("search", "read_file")
     header, first, *_ = result.stdout.splitlines()
-    assert header.split() == ["Tool", "Confidence", "Reason"]
-    assert first.split() == ["filesystem__read_file", "1.00", "Exact", "name"]
+    assert header.split() == ["Tool", "Confidence", "Reason", "Server"]
+    assert first.split() == ["filesystem__read_file", "1.00", "Exact", "name", *"demo: cannot be called".split()]
     assert result.exit_code == 0
 
 
@@ -49,7 +49,7 @@ def test_a_task_gets_a_column_with_the_part_that_each_tool_is_for(toolscript: To
         "a screenshot of the first page to see whether it is there again."
     )
     result = toolscript("search", task, "--threshold", "0", "--limit", "5")
-    assert result.stdout.splitlines()[0].split() == ["Tool", "Confidence", "Reason", "For"]
+    assert result.stdout.splitlines()[0].split() == ["Tool", "Confidence", "Reason", "For", "Server"]
     assert "Restart the docker container" in result.stdout
 
 
@@ -60,7 +60,8 @@ def test_search_prints_json_on_request(toolscript: Toolscript) -> None:
     assert answer["threshold"] == 0.35
     assert answer["totalResults"] == len(answer["results"]) <= 2
     assert answer["results"][0]["toolId"] == "filesystem__read_file"
-    assert set(answer["results"][0]) == {"toolId", "serverName", "toolName", "confidence", "reason", "description"}
+    known = {"toolId", "serverName", "toolName", "confidence", "reason", "description"}
+    assert set(answer["results"][0]) == known | {"serverState"}  # these are tools of the demo
 
 
 @pytest.mark.req("S-05")

@@ -16,7 +16,7 @@ from mcp_types import CallToolRequestParams
 from tests.servers import make_scripted_server
 from toolscript.app.app import App, open_app
 from toolscript.domain.access import Principal
-from toolscript.domain.servers import ServerStart, ServerState
+from toolscript.domain.servers import CallState, ServerStart, ServerState
 from toolscript.settings import load_settings
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.served_app import ServedApp
@@ -92,7 +92,7 @@ async def test_prompts_and_resources_of_a_sleeping_server_are_listed_and_reading
 ) -> None:
     listed = {tool["toolId"] for tool in (await http.get("/tools", params={"filter": "rare"})).json()["tools"]}
     assert {"rare__prompt:greet", "rare__resource:welcome"} <= listed
-    assert app.gateway.find_call_state("rare") is ServerState.ASLEEP
+    assert app.gateway.find_call_state("rare") is CallState.ASLEEP
     answer = await http.post("/tools/rare__resource:welcome", json={})
     assert "What memo://welcome holds" in answer.text
     assert app.gateway.find_call_state("rare") is None

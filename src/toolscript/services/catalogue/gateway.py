@@ -29,6 +29,7 @@ from toolscript.domain.servers import (
     NO_RELAY,
     CallRelay,
     CallResult,
+    CallState,
     LogLine,
     ServerSpec,
     ServerStart,
@@ -126,12 +127,12 @@ class Gateway:
         spec = self._find_spec(server)
         return spec.approval if spec else ApprovalPolicy.NEVER
 
-    def find_call_state(self, server: str) -> ServerState | None:
+    def find_call_state(self, server: str) -> CallState | None:
         """ASLEEP if the next call to that server has to start it, STOPPED if its calls are refused, else None."""
         connection = self._connections.get(server)
         if connection is None or not (connection.is_asleep or connection.is_stopped):
             return None
-        return ServerState.STOPPED if connection.is_stopped else ServerState.ASLEEP
+        return CallState.STOPPED if connection.is_stopped else CallState.ASLEEP
 
     def expect(self, specs: Sequence[ServerSpec], listed: Collection[str] = ()) -> None:
         """Names the servers that the first `apply` will connect: until it has, calls wait. `listed` names those whose

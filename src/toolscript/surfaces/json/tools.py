@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     from toolscript.app.app import App, Model
     from toolscript.domain.catalog import Item
-    from toolscript.domain.servers import CallResult, ServerState, ServerStatus
+    from toolscript.domain.servers import CallResult, CallState, ServerStatus
     from toolscript.services.tools.hybrid_search import ToolHit, ToolResults
     from toolscript.services.tools.tool_map import ToolMap
 
 
-FindState = Callable[[str], "ServerState | None"]
-"""Finds the state of a server that is asleep or stopped."""
+FindState = Callable[[str], "CallState | None"]
+"""Finds the state of a server that is asleep, stopped, or of the demo."""
 
 
 def find_no_state(_: str) -> None:

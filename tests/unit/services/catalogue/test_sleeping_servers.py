@@ -18,7 +18,7 @@ from toolscript.adapters.mcp.client import McpServers
 from toolscript.app.app import App
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import Unavailable, UpstreamFailed
-from toolscript.domain.servers import ServerSpec, ServerStart, ServerState
+from toolscript.domain.servers import CallState, ServerSpec, ServerStart
 from toolscript.services.catalogue.gateway import LISTING_SLOTS, Gateway
 from toolscript.services.catalogue.server_connection import Timeouts
 from toolscript.services.tools.call import CallTool
@@ -97,7 +97,7 @@ async def test_a_lazy_server_that_is_not_in_the_catalogue_is_listed_and_sleeps(
     assert (status.items, status.reason, status.attempts) == ({"tool": 4}, None, 1)
     assert not gateway.is_incomplete
     assert (await app.tool_search.search("echo")).hits[0].id == "a__echo"
-    assert gateway.find_call_state("a") is ServerState.ASLEEP
+    assert gateway.find_call_state("a") is CallState.ASLEEP
     assert gateway.find_call_state("unknown") is None
     await gateway.close()
 

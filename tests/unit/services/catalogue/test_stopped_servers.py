@@ -14,7 +14,7 @@ from tests.servers import make_scripted_server
 from toolscript.adapters.mcp.client import McpServers
 from toolscript.app.app import App
 from toolscript.domain.errors import NotFound, Unavailable, UpstreamFailed
-from toolscript.domain.servers import ServerSpec, ServerStart, ServerState, ServerStatus
+from toolscript.domain.servers import CallState, ServerSpec, ServerStart, ServerState, ServerStatus
 from toolscript.services.catalogue.gateway import Gateway
 from toolscript.services.catalogue.server_connection import Timeouts
 from toolscript.services.tools.call import CallTool
@@ -73,7 +73,7 @@ async def test_a_stopped_server_refuses_calls_and_stays_found_until_it_is_starte
             await calls.call("a__echo", {"text": "x"})
     assert (await calls.call("b__echo", {"text": "x"})).structured == {"text": "x"}
     assert "a__echo" in [hit.id for hit in (await app.tool_search.search("echo")).hits]
-    assert gateway.find_call_state("a") is ServerState.STOPPED
+    assert gateway.find_call_state("a") is CallState.STOPPED
     assert (await gateway.stop_server("a", "stopped by ben")).reason == "stopped by ann"
     assert gateway.stopped == {"a": "stopped by ann"}
     await gateway.start_server("a")

@@ -146,7 +146,8 @@ async def _search_skills(session: CommandSession, query: str, strategy: str) -> 
         from toolscript.surfaces.json.hierarchical import build_hierarchical_response
 
         hierarchical = HierarchicalQuery(**{**request, "strategy": Strategy(strategy)})
-        return build_hierarchical_response(await app.hierarchical_search.search(hierarchical), with_schemas=True)
+        found = await app.hierarchical_search.search(hierarchical)
+        return build_hierarchical_response(found, with_schemas=True, find_state=app.gateway.find_call_state)
 
     return await session.request("/api/v1/search", local, body=request)
 
@@ -157,7 +158,7 @@ async def _search_tools(session: CommandSession, query: str) -> Any:
     async def local(app: App) -> Answer:
         from toolscript.surfaces.json.tools import build_search_response
 
-        return build_search_response(await app.tool_search.search(query, **http))
+        return build_search_response(await app.tool_search.search(query, **http), app.gateway.find_call_state)
 
     return await session.request("/search", local, q=query, **http)
 

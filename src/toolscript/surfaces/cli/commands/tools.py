@@ -273,6 +273,7 @@ def _parse_json_or_text(text: str) -> Any:
 
 
 async def _call(app: App, tool_id: str, arguments: Mapping[str, Any], max_tokens: int | None) -> Any:
+    from toolscript.services.tools.demo_gateway import build_refusal
     from toolscript.surfaces.json.tools import build_call_response
 
     item = await app.call_tool.describe(tool_id)
@@ -285,7 +286,7 @@ async def _call(app: App, tool_id: str, arguments: Mapping[str, Any], max_tokens
         require_configuration(choice.record, app.settings.data)
         raise Unavailable(f"{tool_id} cannot be called: the server {item.server} is no longer configured")
     if not specs:
-        raise Unavailable(f"{tool_id} is a tool of the demo catalogue and has no server: it cannot be called")
+        raise build_refusal(tool_id)
     if not app.gateway.statuses:
         stopped = choice.record.stopped
         await connect_servers(app.gateway, specs, among=configured, stopped=stopped, name_failed=False)

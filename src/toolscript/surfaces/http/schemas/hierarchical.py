@@ -8,9 +8,10 @@ from pydantic import Field, StrictBool
 
 from toolscript.domain.catalog import ItemType
 from toolscript.domain.search import SearchPart
+from toolscript.domain.servers import CallState
 from toolscript.services.tools.hierarchical_search import Strategy
 from toolscript.surfaces.http.schemas.models import DEGRADED, RequestModel, ResponseModel
-from toolscript.surfaces.http.schemas.tools import QUARANTINED, SERVER_STATE, SERVERS_STARTING, VARIANTS, CallState
+from toolscript.surfaces.http.schemas.tools import QUARANTINED, SERVER_STATE, SERVERS_STARTING, VARIANTS
 
 QUERY = "What the tool should do, in plain words."
 ITEM_TYPE = "Only tools, prompts or resources. Default: all."

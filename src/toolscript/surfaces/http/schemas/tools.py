@@ -8,7 +8,7 @@ from pydantic import Field
 
 from toolscript.domain.catalog import ItemType
 from toolscript.domain.search import SearchPart
-from toolscript.domain.servers import ServerState
+from toolscript.domain.servers import CallState
 from toolscript.surfaces.http.schemas.models import DEGRADED, CamelResponseModel, ResponseModel
 
 
@@ -46,9 +46,9 @@ class ReadinessResponse(ResponseModel):
 
 SERVER_STATE = (
     "`asleep`: its server is not running, and the first call waits until it has started. `stopped`: somebody has "
-    "stopped its server, and calls are refused. Otherwise left out."
+    "stopped its server, and calls are refused. `demo: cannot be called`: a tool of the demo catalogue, which has no "
+    "server. Otherwise left out."
 )
-CallState = Literal[ServerState.ASLEEP, ServerState.STOPPED]
 QUARANTINED = "Why it is in quarantine and cannot be called. Left out if it can."
 
 

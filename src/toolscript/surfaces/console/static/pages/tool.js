@@ -33,6 +33,7 @@ function Tool({ tool, reload }) {
         ${tool.type !== "tool" && html`<span class="tag">${tool.type}</span>`}
         ${HINTS.filter(([name]) => annotations[name] === true).map(([name, title, colour]) => html`<span key=${name} class=${`tag ${colour}`} title=${`The server says so (${name})`}>${title}</span>`)}
         ${tool.serverState === "asleep" && html`<span class="tag">asleep: the first call waits</span>`}
+        ${tool.serverState?.startsWith("demo") && html`<span class="tag warn">${tool.serverState}</span>`}
         ${tool.serverState === "stopped" && html`<span class="tag warn">its server is stopped</span>`}
         ${tool.needsApproval && html`<span class="tag warn">each call needs an approval</span>`}
       </p>
