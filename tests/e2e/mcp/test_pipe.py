@@ -207,11 +207,16 @@ def test_a_gateway_that_is_killed_while_it_starts_costs_no_message(home: Home, t
         assert text == ECHOED or "it is unknown whether it was carried out" in text
 
 
-def test_a_profile_that_does_not_exist_is_refused(home: Home) -> None:
+def test_a_profile_that_does_not_exist_is_refused_with_those_that_do(home: Home) -> None:
+    file = home.configuration
+    profiles = {"reader": {"readOnly": True}, "writer": {}}
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"profiles": profiles}))
     with home.start("--profile", "nope") as process:
         send(process, SCRIPT[0])
         assert process.wait(TIMEOUT_SECONDS) == 2
-        assert "no such profile: 'nope'" in read_errors(process)
+        errors = read_errors(process)
+        assert "no such profile: 'nope'" in errors
+        assert "There are: default, reader, writer" in errors
 
 
 @pytest.mark.req("X-03")

@@ -43,6 +43,14 @@ class Profiles:
             )
         return profile
 
+    def require(self, name: str) -> None:
+        """Raises NotFound for a name that no profile has, with the existing names: for the owner, who may know them."""
+        try:
+            self.find(name)
+        except NotFound as error:
+            names = ", ".join(sorted({DEFAULT_PROFILE, *self._by_name}))
+            raise NotFound(f"{error.message}. There are: {names}", details=error.details) from None
+
     def choose(self, requested: str | None, *, key: str | None, claims: Mapping[str, Any] | None = None) -> str:
         """The name of a caller's profile: that of its key or claims, else the requested one, else the default.
 

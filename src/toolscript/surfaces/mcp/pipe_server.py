@@ -80,7 +80,7 @@ def build_accept(wait_for_app: Callable[[], Awaitable[App]], data: Path, config:
                 f"the gateway on {data} reads {config or 'the default files'}, not {hello.config}: stop it with "
                 "`toolscript gateway stop`, or choose another folder with --data-dir"
             )
-        (await wait_for_app()).profiles.find(hello.profile)
+        (await wait_for_app()).profiles.require(hello.profile)
 
         async def identify() -> Principal:
             return Principal(hello.tenant)
