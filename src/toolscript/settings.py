@@ -259,7 +259,8 @@ class Settings:
     )
     tenant: str = _setting(
         "default",
-        "Tenant for the command line, for the MCP server on stdio, and for requests that bypass authentication.",
+        "Tenant for the command line, for the MCP server on stdio, for the machine's owner on loopback, and for "
+        "requests that bypass authentication.",
     )
     jwt_secret: str | None = _setting(
         None, "Secret that verifies HS256 tokens of requests for documents. At least 32 characters.", secret=True
