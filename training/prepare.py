@@ -22,7 +22,7 @@ from training.unlabelled import cut_sentences, make_requests
 
 # Whole servers: a tool's siblings would give its queries away.
 VALIDATION_SHARE = 0.08
-HELD_OUT = "held_out"
+FIGURES_ONLY = "held_out"
 MIN_PASSAGE, MAX_PASSAGE = 80, 600
 
 
@@ -52,7 +52,7 @@ def prepare(
     pairs = [
         [numbers[row["server"], row["name"]], query]
         for row in read_rows(queries)
-        if (row["server"], row["name"]) in numbers and row.get("split") != HELD_OUT
+        if (row["server"], row["name"]) in numbers and row.get("split") != FIGURES_ONLY
         for query in row.get("queries") or [row["query"]]
     ]
     jobs = [

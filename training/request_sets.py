@@ -10,7 +10,7 @@ from typing import Any
 
 from toolscript.domain.catalog import Item
 from toolscript.services.catalogue.demo import parse_item
-from training.prepare import HELD_OUT, read_rows, read_servers
+from training.prepare import FIGURES_ONLY, read_rows, read_servers
 
 # The seven servers that everyday requests are asked of.
 EVERYDAY_SERVERS = (
@@ -34,7 +34,7 @@ def write_request_sets(
     written = [_write_set(out / "everyday", read_servers(servers, EVERYDAY_SERVERS), everyday)]
     operations = list(read_rows([requests / "api_operations.jsonl"]))
     written.append(_write_set(out / "api_operations", _choose_operations(operations, catalogue), operations))
-    translated = [row for row in read_rows([requests / "translated.jsonl"]) if row["split"] == HELD_OUT]
+    translated = [row for row in read_rows([requests / "translated.jsonl"]) if row["split"] == FIGURES_ONLY]
     items = [parse_item(row) for row in read_rows(tools)]
     for language in sorted({row["language"] for row in translated}):
         rows = [row | {"relevant": [f"{row['server']}__{row['name']}"]} for row in translated]

@@ -54,7 +54,7 @@ def test_queries_and_tasks_of_unknown_tools_are_left_out(sources: Sources, tmp_p
     assert [members for members, _ in data["tasks"]] == [[0, 1]]
 
 
-def test_held_out_queries_are_left_out(sources: Sources, tmp_path: Path) -> None:
+def test_queries_for_figures_only_are_left_out(sources: Sources, tmp_path: Path) -> None:
     rows = [{"server": "server0", "name": "diary", "query": q, "split": q} for q in ("train", "held_out")]
     sources["queries"] = [write_lines(tmp_path / "translated.jsonl", rows)]
     prepare(tmp_path / "data.json.gz", **sources)

@@ -292,8 +292,8 @@ def _leave_out_new(items: Sequence[Item], stored: Mapping[str, ItemFingerprint])
     """The items without those that would be too many of a server. What it no longer offers counts: to forget that would
     let it change an approved definition by offering it again later."""
     ids: defaultdict[str, set[str]] = defaultdict(set)
-    for item in stored.values():
-        ids[item.server].add(item.id)
+    for known in stored.values():
+        ids[known.server].add(known.id)
     kept = []
     for item in items:
         names = ids[item.server]
