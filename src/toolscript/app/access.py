@@ -19,7 +19,7 @@ from toolscript.adapters.sql.database import Database
 from toolscript.app.extras import require_extra
 from toolscript.app.knowledge import IN_MEMORY, store_url
 from toolscript.domain.access import TENANT_RULE, Grant, Principal, is_tenant_name
-from toolscript.domain.errors import Invalid, Unauthorized
+from toolscript.domain.errors import Forbidden, Invalid, Unauthorized
 from toolscript.services.access.keys import Keys
 from toolscript.settings import Settings
 
@@ -107,7 +107,7 @@ class SignIns:
         self._used: dict[str, float] = {}
 
     def redeem(self, code: str) -> str:
-        """Returns the owner's token for a page. Raises Unauthorized for a code that is not valid or was used."""
+        """Returns the owner's token for a page. Raises Forbidden for a code that is not valid or was used."""
         from toolscript.adapters.tokens.jwt import read_sign_in_code, sign_local_token
 
         try:
@@ -117,7 +117,7 @@ class SignIns:
         now = time.time()
         self._used = {each: end for each, end in self._used.items() if end + SIGN_IN_SECONDS > now}
         if not name or name in self._used:
-            raise Unauthorized(
+            raise Forbidden(
                 f"this link was used already, or is older than {SIGN_IN_SECONDS // 60} minutes: run `toolscript open` "
                 "again"
             )

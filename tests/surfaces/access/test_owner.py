@@ -159,5 +159,5 @@ async def test_a_link_signs_the_owner_in_once(app: App) -> None:
         strange = create_sign_in_code("another key of at least thirty-two bytes")
         for refused in (code, strange, answer["token"], "x"):
             response = await http.post("/api/v1/sign-in", json={"code": refused})
-            assert response.status_code == 401
+            assert response.status_code == 403
             assert "toolscript open" in response.json()["error"]["message"]

@@ -50,7 +50,7 @@ export async function signInByLink(code) {
   try {
     signIn({ ...(await ask("POST", "/api/v1/sign-in", { body: { code } })), isByLink: true });
   } catch (error) {
-    if (error.status !== 401) signInNeeded.set(error);
+    signInNeeded.set(error);
   }
 }
 
