@@ -65,7 +65,7 @@ def write_lines(answer: Mapping[str, Any]) -> Iterator[bytes]:
 
 
 def _write_line(value: Mapping[str, Any]) -> bytes:
-    return json.dumps(value).encode("ascii") + b"\n"
+    return json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass") + b"\n"
 
 
 def _to_json(book: Book, limits: BookLimits) -> dict[str, Any]:

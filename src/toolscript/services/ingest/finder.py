@@ -16,7 +16,6 @@ from pathspec import GitIgnoreSpec
 
 from toolscript.domain.errors import Invalid
 from toolscript.domain.files.kinds import find_ending
-from toolscript.retrieval.text.words import replace_unencodable
 from toolscript.services.ingest.ignore_files import build_spec, read_ignore_file
 
 EMPTY_NAME = '""'
@@ -117,7 +116,7 @@ class FileFinder:
         """`folder`, `file`, or the reason why it is left out; None for what cannot be read."""
         if entry.name.startswith("."):
             return HIDDEN
-        if not _is_utf8(entry.name):
+        if replace_bytes(entry.name) != entry.name:
             self.unreadable[str(entry)] = NOT_UTF8
             return None
         try:
@@ -178,7 +177,7 @@ def find_problem(name: str) -> str | None:
     """Why a path that a person gave cannot be read; an empty one is not the current folder."""
     if not name:
         return NO_SUCH_FILE
-    if not _is_utf8(name):
+    if replace_bytes(name) != name:
         return NOT_UTF8
     try:
         normalize(Path(name)).stat()
@@ -189,9 +188,9 @@ def find_problem(name: str) -> str | None:
     return None
 
 
-def _is_utf8(name: str) -> bool:
-    """Whether a name can be stored and shown: Python has lone surrogates for bytes that are not UTF-8."""
-    return replace_unencodable(name) == name
+def replace_bytes(name: str) -> str:
+    """Replaces what UTF-8 cannot encode by question marks: lone surrogates, which Python has for other bytes."""
+    return name.encode("utf-8", "replace").decode()
 
 
 def _matches(path: Path, patterns: Sequence[str]) -> bool:

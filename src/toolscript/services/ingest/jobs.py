@@ -17,8 +17,7 @@ from toolscript.domain.files.jobs import FileOutcome, FileState, Job, JobFile, J
 from toolscript.domain.files.kinds import FILE_ENDINGS, FileKind
 from toolscript.domain.knowledge import BOOK_ENDINGS
 from toolscript.ports.jobs import JobStore
-from toolscript.retrieval.text.words import replace_unencodable
-from toolscript.services.ingest.finder import EMPTY_NAME, FileFinder, normalize
+from toolscript.services.ingest.finder import EMPTY_NAME, FileFinder, normalize, replace_bytes
 from toolscript.services.ingest.reading_order import order_pages
 from toolscript.services.ingest.runner import JobRunner
 from toolscript.services.ingest.unchanged import UnchangedFiles
@@ -219,7 +218,7 @@ def check_request(request: IngestRequest, found: FoundFiles) -> None:
 
 
 def _build_failed(path: str, problem: str) -> JobFile:
-    name = replace_unencodable(path)
+    name = replace_bytes(path)
     return JobFile("", 0, name, name, state=FileState.FAILED, outcome=FileOutcome(problem=problem))
 
 

@@ -93,12 +93,17 @@ async def test_json_of_many_small_values_does_not_fill_the_memory(tmp_path: Path
 async def test_a_file_is_never_read_in_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[threading.Thread] = []
     parse, decode = document_files._parse_json, document_files._decode
-    monkeypatch.setattr(
-        document_files, "_parse_json", lambda text: (threads.append(threading.current_thread()), parse(text))[1]
-    )
-    monkeypatch.setattr(
-        document_files, "_decode", lambda content: (threads.append(threading.current_thread()), decode(content))[1]
-    )
+
+    def parse_noting(text: str) -> object:
+        threads.append(threading.current_thread())
+        return parse(text)
+
+    def decode_noting(content: bytes) -> str:
+        threads.append(threading.current_thread())
+        return decode(content)
+
+    monkeypatch.setattr(document_files, "_parse_json", parse_noting)
+    monkeypatch.setattr(document_files, "_decode", decode_noting)
     (tmp_path / "a.jsonl").write_text('{"id": "a", "text": "one"}\n')
     (tmp_path / "a.json").write_text('{"id": "a", "text": "one"}\n')
     (tmp_path / "a.unknown").write_text("one")
