@@ -50,7 +50,7 @@ def _read_words(text: str) -> list[str]:
 def parse(arguments: list[str]) -> None:
     """Parses the arguments as the command line does, without running anything. Raises click.UsageError."""
     command: click.Command = run
-    context, rest = click.Context(run), list(arguments)
+    context, rest = click.Context(run, **run.context_settings), list(arguments)
     while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
         name = rest.pop(0)
         found = command.get_command(context, name)

@@ -136,7 +136,19 @@ def test_another_gateway_gets_the_files_themselves(
 ) -> None:
     monkeypatch.setenv("TOOLSCRIPT_DEBUG_BYPASS_AUTH", "true")
     start_gateway()
-    created = run_json("keys", "create", "writer", "--scope", "documents", "--scope", "admin", "--tenant", "acme")
+    created = run_json(
+        "keys",
+        "create",
+        "writer",
+        "--scope",
+        "documents",
+        "--scope",
+        "knowledge",
+        "--scope",
+        "admin",
+        "--tenant",
+        "acme",
+    )
     announced = read_announcement(load_settings(variables={}, data_dir=small_folder).data)
     assert announced
     monkeypatch.setenv("TOOLSCRIPT_API_KEY", created["key"])
