@@ -42,13 +42,18 @@ async def _measure(
     with tempfile.TemporaryDirectory() as folder:
         async with open_app(load_settings(data_dir=Path(folder), **changed)) as app:
             for names, rows in by_catalogue.items():
-                items = [item for n in names for item in known.get(n) or read_servers(servers, [n])]
+                items = [item for n in names for item in _find_tools(n, servers, known)]
                 await app.sync.run(items)
                 for row in rows:
                     counts.update(await _judge(app, row, {f"{i.server}__{i.name}": i.id for i in items}))
     served, refused = counts["served"], counts["refused"]
     shares = {name: counts[name] / served for name in ("right first", "right in three", "near miss first", "empty")}
     return shares | {name: counts[name] / refused for name in ("refused: empty", "refused: near miss first")}
+
+
+def _find_tools(server: str, servers: Path, known: Mapping[str, Sequence[Item]]) -> Sequence[Item]:
+    """All tools of a server: those of its own answer, where there is one."""
+    return read_servers(servers, [server]) if (servers / f"{server}.json").is_file() else known[server]
 
 
 async def _judge(app: App, row: Request, ids: Mapping[str, str]) -> list[str]:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable
 from contextlib import suppress
 
+from toolscript.adapters.onnx.model_folders import find_model_card
 from toolscript.app.catalogue_use import CatalogueUse
 from toolscript.domain.errors import IndexDamaged, Invalid
 from toolscript.domain.search import Collection
@@ -74,10 +75,16 @@ async def open_collections(
             existing = await index.describe(collection.name)
             is_left = catalogue == "leave" and collection.name in {TOOLS, SKILLS}
             if existing and own and existing.model != collection.model and not is_left:
-                if catalogue == "read" and collection.name == TOOLS:
+                if catalogue == "read" and collection.name == TOOLS and not _is_former_name(existing.model, own):
                     await _require_empty(index, existing, own)
                 await _drop_other_model(index, existing, shared=shared)
             await index.open(existing if existing and (is_left or not own) else collection)
+
+
+def _is_former_name(model: str, embedder: Embedder) -> bool:
+    """Whether a collection has vectors of older weights of the same model, which even commands that read replace."""
+    card = find_model_card(model)
+    return card is not None and card.name == embedder.model
 
 
 async def _require_empty(index: VectorIndex, existing: Collection, embedder: Embedder) -> None:

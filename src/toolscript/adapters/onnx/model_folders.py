@@ -18,7 +18,7 @@ from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.search import SimilarityRange
 
 # In the package: a model for every kind of text, and one for tools.
-PACKAGED, PACKAGED_FOR_TOOLS = "all-MiniLM-L6-v2", "toolscript-small"
+PACKAGED, PACKAGED_FOR_TOOLS = "all-MiniLM-L6-v2", "toolscript-small-2"
 ONNX_FILES = (
     "onnx/model_quantized.onnx",
     "model_quantized.onnx",
