@@ -90,14 +90,15 @@ def _run_measure(options: argparse.Namespace) -> None:
 def _run_fit(options: argparse.Namespace) -> None:
     from toolscript.retrieval.learned_ranking import LEARNED
     from toolscript.services.tools.hybrid_search import DEFAULT_THRESHOLD
-    from training.fit import cross_validate, fit_curve, write_ranking
+    from training.fit import cross_validate, fit_curve, fit_noise, write_ranking
     from training.judge import judge, read_catalogues
 
     judged = judge(read_catalogues(options.sets, HERE / "requests", options.servers, options.catalogue), options.model)
     for name, each in judged.items():
         shares = ", ".join(f"{what} {value:.3f}" for what, value in cross_validate(each, DEFAULT_THRESHOLD).items())
         print(f"{name}: {len(each)} requests, each by curves of other catalogues: {shares}")
-    write_ranking(options.out, LEARNED, {name: fit_curve(each) for name, each in judged.items()})
+    curves = {name: fit_curve(each) for name, each in judged.items()}
+    write_ranking(options.out, LEARNED, curves, fit_noise(judged["hybrid"], curves["hybrid"]))
     print(f"wrote {options.out}")
 
 

@@ -23,7 +23,12 @@ UNSERVED = 0.6
 RIDGE = 1e-3
 STEPS = 100
 BUCKETS = 10
-HEADER = "# The numbers of tool search (docs/decisions/0019). `python -m training fit` writes all but `score`.\n"
+# The share of requests with a right tool whose answers may show no tool at all.
+MAX_SILENT = 0.005
+HEADER = (
+    "# The numbers of tool search (docs/decisions/0019). `python -m training fit` writes all but `keyword` and\n"
+    "# `beneath`.\n"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,8 @@ class Judged:
     signals: Signals
     is_served: bool
     is_right: bool
+    is_noise: bool = False
+    """Whether it is small talk or noise, which no tool of any catalogue serves."""
 
 
 def fit_curve(judged: Sequence[Judged]) -> Curve:
@@ -58,13 +65,25 @@ def fit_curve(judged: Sequence[Judged]) -> Curve:
     return _make_curve(served, first)
 
 
+def fit_noise(judged: Sequence[Judged], curve: Curve) -> float:
+    """The confidence that the best hits of nearly all requests with a right tool reach. Most small talk does not."""
+    estimates = [curve.estimate(j.signals) for j in judged if j.is_served]
+    return round(float(np.quantile(estimates, MAX_SILENT)), 3)
+
+
 def cross_validate(judged: Sequence[Judged], threshold: float) -> dict[str, float]:
     """The calibration error (of requests that a tool serves, and of all) and the shares of requests left empty, each by
     curves that never saw the catalogue."""
     estimates: list[tuple[Judged, float]] = []
+    is_silent: list[bool] = []
     for group in sorted({j.group for j in judged}):
-        curve = fit_curve([j for j in judged if j.group != group])
-        estimates += [(j, curve.estimate(j.signals)) for j in judged if j.group == group]
+        others = [j for j in judged if j.group != group]
+        curve = fit_curve(others)
+        noise = fit_noise(others, curve)
+        found = [(j, curve.estimate(j.signals)) for j in judged if j.group == group]
+        estimates += found
+        is_silent += [value < noise for _, value in found]
+    silent = [(j, float(not silent)) for (j, _), silent in zip(estimates, is_silent, strict=True)]
     served = [(j, value) for j, value in estimates if j.is_served]
     rest = [(j, value) for j, value in estimates if not j.is_served]
     return {
@@ -72,13 +91,15 @@ def cross_validate(judged: Sequence[Judged], threshold: float) -> dict[str, floa
         "with requests that no tool serves": _measure_error(estimates),
         "served, left empty": _measure_share(served, threshold),
         "not served, left empty": _measure_share(rest, threshold),
+        "served, without closest": _measure_share([(j, value) for j, value in silent if j.is_served], 1),
+        "small talk and noise, without closest": _measure_share([(j, value) for j, value in silent if j.is_noise], 1),
     }
 
 
-def write_ranking(path: Path, old: LearnedRanking, curves: Mapping[str, Curve]) -> None:
-    """Writes the file of learned numbers, with new curves."""
+def write_ranking(path: Path, old: LearnedRanking, curves: Mapping[str, Curve], noise: float) -> None:
+    """Writes the file of learned numbers, with new curves and a new bound of noise."""
     tables: dict[str, Mapping[str, Any]] = {
-        "score": {name: getattr(old, name) for name in ("keyword", "beneath")},
+        "score": {"keyword": old.keyword, "beneath": old.beneath, "noise": noise},
         **{name: asdict(curve) for name, curve in curves.items()},
     }
     parts = [
@@ -128,5 +149,7 @@ def _measure_error(estimates: Sequence[tuple[Judged, float]]) -> float:
 
 
 def _measure_share(estimates: Sequence[tuple[Judged, float]], threshold: float) -> float:
+    if not estimates:
+        return 0.0
     weights = _weigh([j for j, _ in estimates], lambda j: j.catalogue)
     return float(np.average([value < threshold for _, value in estimates], weights=weights))

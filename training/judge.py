@@ -39,6 +39,8 @@ class Catalogue:
     group: str
     items: Mapping[str, Item]
     requests: Sequence[tuple[str, frozenset[str]]]
+    noise: frozenset[str] = NOBODY
+    """The requests that are small talk or noise."""
 
 
 def judge(catalogues: Iterable[Catalogue], model: str | None = None) -> dict[str, list[Judged]]:
@@ -66,7 +68,7 @@ def read_catalogues(
     for names, several in sorted(own.items()):
         name = "+".join(names)
         items = {f"{item.server}__{item.name}": item for item in read_servers(servers, names)}
-        yield Catalogue(name, name, items, several)
+        yield Catalogue(name, name, items, several, frozenset(never))
     if not further:
         return
     everything = {f"{data.name}/{i}": item for data in found for i, item in data.items.items()}
@@ -78,7 +80,7 @@ def read_catalogues(
         several = [(text, ids) for text, ids in several if ids <= large.keys()]
         step = max(1, len(several) // SAMPLE)
         yield Catalogue(LARGE, data.name, large, several[::step][:SAMPLE])
-    yield Catalogue(LARGE, LARGE, large, [(text, NOBODY) for text in never])
+    yield Catalogue(LARGE, LARGE, large, [(text, NOBODY) for text in never], frozenset(never))
 
 
 async def _judge(catalogues: Iterable[Catalogue], model: str | None) -> dict[str, list[Judged]]:
@@ -107,6 +109,7 @@ async def _judge_one(app: App, catalogue: Catalogue, text: str, relevant: set[st
         return None
     if facts.names.match(text).exact:
         return None
-    ranked = await app.tool_ranking.rank(text, prepared, facts, report, limit=1, blend=blend)
+    ranked = await app.tool_ranking.rank(text, prepared, facts, report, blend=blend)
     first = ranked.best[0][0] if ranked.best else ""
-    return Judged(catalogue.name, catalogue.group, ranked.signals, bool(relevant), first in relevant)
+    is_noise = text in catalogue.noise
+    return Judged(catalogue.name, catalogue.group, ranked.signals, bool(relevant), first in relevant, is_noise)

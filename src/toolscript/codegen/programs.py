@@ -33,13 +33,14 @@ class FoundTool(TypedDict):
     id: str
     call: str
     confidence: float
+    is_confident: bool
     description: str
     signature: str
     quarantined: NotRequired[str]
 
 
 async def search_tools(query: str, limit: int = 5) -> list[FoundTool]:
-    """Finds tools for a task."""
+    """Finds tools for a task: confident ones, then the closest of those that are not."""
     ...
 
 
@@ -73,12 +74,13 @@ interface FoundTool {
   id: string;
   call: string;
   confidence: number;
+  is_confident: boolean;
   description: string;
   signature: string;
   quarantined?: string;
 }
 
-/** Finds tools for a task. */
+/** Finds tools for a task: confident ones, then the closest of those that are not. */
 declare function search_tools(query: string, limit?: number): Promise<FoundTool[]>;
 /** The schemas of a tool, by its id. */
 declare function describe_tool(tool_id: string): Promise<Record<string, unknown>>;

@@ -116,6 +116,8 @@ def no_span(_: str) -> AbstractContextManager[object]:
 MAX_QUERY_CHARACTERS = 1000
 # Agents send whole tasks to tool search.
 MAX_TASK_CHARACTERS = 8000
+# The maximum number of tools below the threshold that an answer shows as the closest ones.
+MAX_CLOSEST = 3
 
 
 class SearchPart(StrEnum):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from toolscript.domain.access import Principal
 from toolscript.domain.catalog import Item, SkillMember
 from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import Source
-from toolscript.domain.search import MAX_QUERY_CHARACTERS
+from toolscript.domain.search import MAX_CLOSEST, MAX_QUERY_CHARACTERS
 from toolscript.evaluation.datasets import BookSet, DocumentSet, JudgedQuery, ListedBook, Question, ToolSet
 from toolscript.evaluation.metrics import (
     Scores,
@@ -38,6 +38,8 @@ BASELINE = "baseline"
 STRATEGIES = {"hierarchical": Strategy.HIERARCHICAL, "direct": Strategy.DIRECT, "hierarchical+direct": Strategy.HYBRID}
 # The command's default, and the name of the only pipeline for books.
 BOOK_PIPELINES = ("hybrid", "semantic")
+# The default limit of the MCP tool search_tools.
+AGENT_LIMIT = 5
 ANSWER = "an answer"
 TEST_ONLY = "held out"
 
@@ -47,13 +49,17 @@ class EvaluationResult:
     """Scores per query. For tools also the confidence of the first hit of each answerable and unanswerable query (0
     without a hit) and the default threshold; with skills also the share of tools that each query was compared with. For
     books the scores by the book of a question's first place, and those of the test-only questions. A query that cannot
-    be searched scores zero; `not_searched` has the reasons and how many queries each is true of."""
+    be searched scores zero; `not_searched` has the reasons and how many queries each is true of. `are_shown` says for
+    each answerable query whether the answer that agents get by default shows a right tool, as a confident one or as one
+    of the closest; `are_silent` whether it shows no tool at all."""
 
     scores: list[Scores]
     answerable: list[float] = field(default_factory=list)
     unanswerable: list[float] = field(default_factory=list)
     threshold: float = DEFAULT_THRESHOLD
     searched: list[float] = field(default_factory=list)
+    are_shown: list[bool] = field(default_factory=list)
+    are_silent: list[bool] = field(default_factory=list)
     parts: Mapping[str, list[Scores]] = field(default_factory=dict)
     not_searched: Mapping[str, int] = field(default_factory=dict)
 
@@ -61,6 +67,16 @@ class EvaluationResult:
     def answered(self) -> float | None:
         """The share of answerable queries with any answer at the default threshold."""
         return share_answered(self.answerable, self.threshold)
+
+    @property
+    def shown(self) -> float | None:
+        """The share of answerable queries whose answer shows a right tool."""
+        return sum(self.are_shown) / len(self.are_shown) if self.are_shown else None
+
+    @property
+    def silent(self) -> float | None:
+        """The share of answerable queries whose answer shows no tool at all."""
+        return sum(self.are_silent) / len(self.are_silent) if self.are_silent else None
 
     @property
     def share_searched(self) -> float | None:
@@ -77,6 +93,9 @@ class _JudgedRanking(NamedTuple):
     hits: list[tuple[str, ...]]
     """The ids of each hit: a tool that several servers have is one."""
     confidence: float
+    """Confidence of the first hit, or 0 if there is none."""
+    shown: list[str]
+    """The ids in the answer that agents get by default: the confident tools, and the closest."""
     share_searched: float | None = None
 
 
@@ -109,7 +128,10 @@ class Evaluation:
 
         async def search(text: str) -> _JudgedRanking:
             hits = (await self.tool_search.search(text, limit=DEPTH, threshold=0, blend=blend, recorded=False)).hits
-            return _JudgedRanking([h.ids for h in hits], hits[0].confidence if hits else 0.0)
+            shown = await self.tool_search.search(
+                text, limit=AGENT_LIMIT, closest=MAX_CLOSEST, blend=blend, recorded=False
+            )
+            return _JudgedRanking([h.ids for h in hits], hits[0].confidence if hits else 0.0, shown.ids)
 
         return await _evaluate_tools(data, items, search, DEFAULT_THRESHOLD)
 
@@ -119,15 +141,13 @@ class Evaluation:
         members = {skill: {m.item_id for m in each} for skill, each in (await self.members()).items()}
 
         async def search(text: str) -> _JudgedRanking:
-            found = await self.hierarchical.search(
-                HierarchicalQuery(
-                    text[:MAX_QUERY_CHARACTERS], limit=50, tool_threshold=0, include_schemas=False, strategy=strategy
-                )
-            )
+            query = HierarchicalQuery(text[:MAX_QUERY_CHARACTERS], include_schemas=False, strategy=strategy)
+            found = await self.hierarchical.search(replace(query, limit=50, tool_threshold=0))
+            shown = await self.hierarchical.search(replace(query, limit=AGENT_LIMIT, closest=MAX_CLOSEST))
             used = found.skill_ids_used if strategy is Strategy.HIERARCHICAL else None
             count = len(data.items) if used is None else len(set().union(*(members.get(s, set()) for s in used)))
             best = found.tools[0].score if found.tools else 0.0
-            return _JudgedRanking([t.ids for t in found.tools], best, count / len(data.items))
+            return _JudgedRanking([t.ids for t in found.tools], best, shown.ids, count / len(data.items))
 
         return await _evaluate_tools(data, data.items, search, HierarchicalQuery("").tool_threshold)
 
@@ -153,7 +173,7 @@ async def _evaluate_tools(
     set_ids = {item.id: set_id for set_id, item in items.items()}
     texts = [judged.text for judged in data.queries]
     found, reasons = await search_each(search, [*texts, *data.unanswerable])
-    found_or_empty = [ranking or _JudgedRanking([], 0.0) for ranking in found]
+    found_or_empty = [ranking or _JudgedRanking([], 0.0, []) for ranking in found]
     rankings, unanswerable = found_or_empty[: len(texts)], found_or_empty[len(texts) :]
     scores = [
         score_hits(judged, [[set_ids[i] for i in ids] for ids in ranking.hits])
@@ -165,6 +185,11 @@ async def _evaluate_tools(
         [ranking.confidence for ranking in unanswerable],
         threshold,
         [ranking.share_searched for ranking in rankings if ranking.share_searched is not None],
+        are_shown=[
+            not judged.grades.keys().isdisjoint(set_ids[i] for i in ranking.shown)
+            for judged, ranking in zip(data.queries, rankings, strict=True)
+        ],
+        are_silent=[not ranking.shown for ranking in rankings],
         not_searched=Counter(filter(None, reasons)),
     )
 

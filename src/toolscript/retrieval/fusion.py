@@ -4,12 +4,11 @@ library ranx. Sums do not depend on the order of their parts (`fsum`), so that e
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 RRF_K = 60
-# The best candidate for a need may replace one for another need that scores more, up to twice as much.
+# The best candidate for a need is ahead of those for other needs that score more, up to twice as much.
 MIN_SHARE = 0.5
 
 Scores = dict[str, float]
@@ -69,18 +68,16 @@ def _standardise(scores: Scores) -> Scores:
     return {i: (s - mean) / deviation for i, s in scores.items()}
 
 
-def cover_needs(ranked: Sequence[tuple[str, float]], needs: Mapping[str, str], limit: int) -> list[tuple[str, float]]:
-    """The best `limit` candidates of a ranking. While a need has none among them, its best candidate replaces the last
-    one of a need that has several, if it scores at least half as much."""
-    chosen = list(ranked[:limit])
-    served = Counter(needs.get(i) for i, _ in chosen)
-    for candidate in ranked[limit:] if needs else ():
-        need = needs.get(candidate[0])
-        last = next((at for at in reversed(range(limit)) if served[needs.get(chosen[at][0])] > 1), None)
-        if last is None:
-            break
-        if need is not None and not served[need] and candidate[1] >= MIN_SHARE * chosen[last][1]:
-            served[needs.get(chosen.pop(last)[0])] -= 1
-            served[need] += 1
-            chosen.append(candidate)
-    return chosen
+def put_needs_first(ranked: Sequence[tuple[str, float]], needs: Mapping[str, str]) -> list[tuple[str, float]]:
+    """The ranking with the best candidate of each need in front, behind the first one of all, if it scores at least
+    half as much. However many of them are returned, they are the first ones of the same order."""
+    front: list[tuple[str, float]] = list(ranked[:1])
+    others: list[tuple[str, float]] = []
+    served = {needs[i] for i, _ in front if i in needs}
+    for i, score in ranked[1:]:
+        need = needs.get(i)
+        is_best = need is not None and need not in served and score >= MIN_SHARE * ranked[0][1]
+        (front if is_best else others).append((i, score))
+        if is_best and need:
+            served.add(need)
+    return [*front, *others]

@@ -52,11 +52,13 @@ class LearnedRanking:
     """The content of the file.
 
     `keyword` is the loudness of words: 1 would give the two sides of the formula the weights that alpha says.
-    Candidates up to `beneath` less similar than unrelated texts still rank.
+    Candidates up to `beneath` less similar than unrelated texts still rank. What is less sure than `noise` is not worth
+    showing: small talk and noise have candidates, too.
     """
 
     keyword: float
     beneath: float
+    noise: float
     hybrid: Curve
     words: Curve
     """For searches by words alone, whose signals mean something else."""

@@ -82,6 +82,19 @@ def test_an_empty_result_suggests_what_to_try(toolscript: Toolscript) -> None:
     assert "--threshold" in result.stdout
 
 
+@pytest.mark.req("Q-06")
+def test_close_tools_are_shown_below_the_confident_ones(toolscript: Toolscript, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLSCRIPT_SEARCH_THRESHOLD", "1")
+    first, _, *closest = toolscript("search", "read the contents of a file", "--limit", "2").stdout.splitlines()
+    assert first == "No tool is a confident match. Closest:"
+    assert [line.split()[0] for line in closest if "__" in line][:1] == ["filesystem__read_file"]
+    assert sum("__" in line for line in closest) == 2
+    answer = json.loads(toolscript("search", "read the contents of a file", "--json").stdout)
+    assert (answer["results"], len(answer["closest"])) == ([], 3)
+    monkeypatch.setenv("TOOLSCRIPT_SEARCH_THRESHOLD", "0.35")
+    assert "Less sure:" in toolscript("search", "read the contents of a file", "--limit", "50").stdout
+
+
 @pytest.mark.req("X-03", "D-11")
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),

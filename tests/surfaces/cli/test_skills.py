@@ -232,13 +232,13 @@ def test_skills_are_proposed_and_queued_on_request(toolscript: Toolscript) -> No
 def test_a_search_uses_skills_with_a_strategy(reading: Toolscript, strategy: str) -> None:
     command = ["search", "read a file", "--strategy", strategy]
     answer = data_of(reading(*command, "--json"))
-    assert answer.keys() == {"query", "tools", "matched_skills", "metadata"}
+    assert answer.keys() - {"closest"} == {"query", "tools", "matched_skills", "metadata"}
     assert answer["metadata"]["strategy_used"] == strategy
     assert answer["tools"][0]["id"] == "filesystem__read_file"
     assert answer["tools"][0]["input_schema"]["type"] == "object"
     header, first, *_ = reading(*command).stdout.splitlines()
-    assert header.split() == ["Tool", "Score", "Skills"]
-    assert first.split() == ["filesystem__read_file", f"{answer['tools'][0]['score']:.2f}", "file_operations"]
+    assert header.split() == ["Tool", "Score", "Skills", "Server"]  # these are tools of the demo
+    assert first.split()[:3] == ["filesystem__read_file", f"{answer['tools'][0]['score']:.2f}", "file_operations"]
 
 
 @pytest.mark.req("H-01", "H-02")

@@ -112,7 +112,7 @@ async def test_an_unknown_tool_is_named_with_the_nearest(client: CodeClient, pro
         ("import requests", "there is no network here, use a tool"),
         ("import numpy", "there are only asyncio, base64, "),
         ('found = await search_tools("echo")\nfound[0].call', 'it is a dictionary, write ["call"]'),
-        ('found = await search_tools("echo")\nfound[0]["name"]', "it has id, call, confidence, description, "),
+        ('found = await search_tools("echo")\nfound[0]["name"]', "it has id, call, confidence, is_confident, "),
         ("const a = 1", "the program is read as Python, unless `language` names another"),
     ],
 )
@@ -185,6 +185,18 @@ return [found[0]["id"], found[0]["call"], about["call"], signatures, sorted(abou
     item_id, *calls, signatures, names = answer["value"]
     assert (item_id, calls, names) == ("box__echo", ["tools.box.echo"] * 2, ["text", "times"]), answer
     assert all(each.startswith("tools.box.echo({text: string, times?: number})") for each in signatures)
+
+
+@pytest.mark.req("Q-06")
+async def test_a_program_sees_which_of_the_tools_that_it_finds_are_only_the_closest(client: CodeClient) -> None:
+    program = """
+found = await search_tools("echo the text slowly")
+found += await search_tools("echo a story about whales and their slow songs")
+return [[tool["is_confident"], tool["confidence"] >= 0.35] for tool in found]
+"""
+    marks = (await client.run(program))["value"]
+    assert all(is_confident == is_above for is_confident, is_above in marks)
+    assert (marks[0], marks[-1]) == ([True, True], [False, False])
 
 
 @pytest.mark.req("C-02")

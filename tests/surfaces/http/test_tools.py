@@ -72,6 +72,33 @@ async def test_alpha_decides_how_much_meaning_counts(http: httpx.AsyncClient) ->
     assert (await http.get("/search", params=given | {"alpha": 1.1})).status_code == 422
 
 
+@pytest.mark.req("Q-06")
+@pytest.mark.parametrize("path", ["/search", "/api/v1/search"])
+async def test_tools_below_the_threshold_are_listed_as_the_closest(http: httpx.AsyncClient, path: str) -> None:
+    is_plain = path == "/search"
+    query, threshold, hits = ("q", "threshold", "results") if is_plain else ("query", "tool_threshold", "tools")
+
+    async def search(**given: Any) -> dict[str, Any]:
+        given = {query: "read the contents of a file", **given}
+        response = await (http.get(path, params=given) if is_plain else http.post(path, json=given))
+        answer: dict[str, Any] = response.json()
+        return answer if response.status_code == 200 else {"status": response.status_code}
+
+    found = await search(**{threshold: 1, "limit": 5, "closest": 3})
+    assert found[hits] == []
+    identity, score = ("toolId", "confidence") if is_plain else ("id", "score")
+    assert [set(tool) for tool in found["closest"]] == [{identity, score, "description"}] * 3
+    scores = [tool[score] for tool in found["closest"]]
+    assert scores == sorted(scores, reverse=True)
+    assert len((await search(**{threshold: 1, "limit": 2, "closest": 3}))["closest"]) == 2
+    assert "closest" not in await search(**{threshold: 1})
+    by_default = await search(limit=50)
+    assert 1 <= len(by_default["closest"]) <= 3
+    assert all(tool[score] < 0.35 for tool in by_default["closest"])
+    assert "closest" not in await search(limit=50, closest=0)
+    assert [await search(closest=closest) for closest in (-1, 4)] == [{"status": 422}] * 2
+
+
 @pytest.mark.req("S-01", "S-04")
 async def test_each_result_of_a_task_says_which_part_it_is_for(http: httpx.AsyncClient) -> None:
     task = (
@@ -115,7 +142,7 @@ async def test_an_invalid_request_gets_the_envelope_with_the_field(
     [
         (
             "GET /search?query=read",
-            "unknown parameter: 'query'; did you mean q? Allowed are q, limit, threshold, alpha, explain, preview",
+            "unknown parameter: 'query'; did you mean q? Allowed are q, limit, threshold, alpha, closest, ",
         ),
         ("GET /search?q=read&colour=red", "unknown parameter: 'colour'. Allowed are "),
         ("GET /api/v1/search/skills?q=read", "unknown parameter: 'q'; did you mean query? "),

@@ -489,6 +489,26 @@ async def test_a_search_without_results_says_so(agent: Agent) -> None:
     assert text.startswith("No tools found for 'zzyzx qwrtp'")
 
 
+@pytest.mark.req("Q-06")
+@pytest.mark.parametrize("strategy", ["standard", "direct"])
+async def test_without_a_confident_match_the_closest_tools_are_shown_with_what_to_do(
+    tmp_path: Path, strategy: str
+) -> None:
+    items = [
+        Item("files", "delete_folder", "Delete a whole folder of photos."),
+        Item("files", "list_photos", "List photos."),
+        Item("pages", "fetch", "Download a page."),
+    ]
+    query = "make the photos of our last summer holiday brighter"
+    async with app_among(items, tmp_path) as app, Client(server_of(app)) as client:
+        first, *closest, last = (await Agent(client).text("search_tools", query=query, strategy=strategy)).splitlines()
+    assert first == f"No tool is a confident match for {query!r}. Closest:"
+    assert closest[0].endswith("  Delete a whole folder of photos.")
+    scores = [float(line.split()[1]) for line in closest]
+    assert 0.3 > scores[0] == max(scores)
+    assert last == ("If one of them serves the request, call it; otherwise tell the user that no connected tool does.")
+
+
 @pytest.mark.req("G-08", "S-01")
 async def test_each_result_of_a_task_says_which_part_it_is_for(agent: Agent) -> None:
     task = (

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.fixtures.examples import scale_examples
 from toolscript.domain.search import Candidate, Ranking, sort_candidates
-from toolscript.retrieval.fusion import FUSIONS, cover_needs, rrf, sort_scores, sum_weighted, zscore
+from toolscript.retrieval.fusion import FUSIONS, put_needs_first, rrf, sort_scores, sum_weighted, zscore
 
 Leg = dict[str, float]
 
@@ -229,23 +229,23 @@ ranked_needs = st.lists(st.tuples(st.floats(0, 1), st.sampled_from(["a", "b", "c
 @pytest.mark.req("S-01")
 @settings(max_examples=scale_examples(150), deadline=None)
 @given(ranked_needs, st.integers(1, 6))
-def test_chosen_results_keep_the_order_and_the_first_and_cover_no_fewer_needs(
+def test_an_order_by_needs_has_the_same_candidates_and_first_one_and_its_beginning_covers_no_fewer_needs(
     scored: list[tuple[float, str | None]], limit: int
 ) -> None:
     scored.sort(key=lambda pair: -pair[0])
     ranked = [(str(n), score) for n, (score, _) in enumerate(scored)]
     needs = {str(n): need for n, (_, need) in enumerate(scored) if need is not None}
-    chosen = cover_needs(ranked, needs, limit)
-    assert len(chosen) == min(limit, len(ranked))
-    assert chosen == [candidate for candidate in ranked if candidate in chosen]
-    assert chosen[:1] == ranked[:1]
-    covered, plain = ({needs[i] for i, _ in part if i in needs} for part in (chosen, ranked[:limit]))
-    assert covered >= plain
+    ordered = put_needs_first(ranked, needs)
+    assert sorted(ordered) == sorted(ranked)
+    assert ordered[:1] == ranked[:1]
+    covered, plain = ({needs[i] for i, _ in part if i in needs} for part in (ordered[:limit], ranked[:limit]))
+    strong = {needs[i] for i, score in ranked if i in needs and score >= 0.5 * ranked[0][1]}
+    assert len(covered & strong) >= len(plain & strong)
 
 
 @pytest.mark.req("S-01")
-def test_a_need_without_a_result_takes_the_place_of_the_last_variant_of_another() -> None:
+def test_the_best_candidate_of_each_need_comes_before_the_second_of_another() -> None:
     ranked = [("a1", 0.9), ("a2", 0.8), ("a3", 0.7), ("b1", 0.6), ("c1", 0.2)]
     needs = {i: i[0] for i, _ in ranked}
-    assert [i for i, _ in cover_needs(ranked, needs, 3)] == ["a1", "a2", "b1"]
-    assert [i for i, _ in cover_needs(ranked, {}, 3)] == ["a1", "a2", "a3"]
+    assert [i for i, _ in put_needs_first(ranked, needs)] == ["a1", "b1", "a2", "a3", "c1"]
+    assert put_needs_first(ranked, {}) == ranked

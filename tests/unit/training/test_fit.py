@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from toolscript.retrieval.learned_ranking import LEARNED, Curve, Signals, parse_learned_ranking
-from training.fit import Judged, cross_validate, fit_curve, write_ranking
+from training.fit import MAX_SILENT, Judged, cross_validate, fit_curve, fit_noise, write_ranking
 
 TRUE = Curve(base=-3.0, similarity=8.0, coverage=2.0, size=-0.5, tie=-0.3, lead=10.0)
 
@@ -51,6 +51,15 @@ def test_a_signal_that_tells_nothing_counts_for_nothing() -> None:
 
 
 def test_the_file_that_is_written_can_be_loaded(tmp_path: Path) -> None:
-    write_ranking(tmp_path / "ranking.toml", LEARNED, {"hybrid": TRUE, "words": TRUE})
+    write_ranking(tmp_path / "ranking.toml", LEARNED, {"hybrid": TRUE, "words": TRUE}, 0.07)
     written = parse_learned_ranking(tomllib.loads((tmp_path / "ranking.toml").read_text(encoding="utf-8")))
-    assert written == replace(LEARNED, hybrid=TRUE, words=TRUE)
+    assert written == replace(LEARNED, hybrid=TRUE, words=TRUE, noise=0.07)
+
+
+def test_nearly_all_requests_with_a_right_tool_are_above_the_bound_of_noise() -> None:
+    judged = judge(4_000)
+    bound = fit_noise(judged, TRUE)
+    estimates = {kind: [TRUE.estimate(j.signals) for j in judged if j.is_served == kind] for kind in (True, False)}
+    below = {kind: sum(value < bound for value in values) / len(values) for kind, values in estimates.items()}
+    assert below[True] == pytest.approx(MAX_SILENT, abs=0.002)
+    assert below[False] > 10 * below[True]

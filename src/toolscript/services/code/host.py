@@ -17,6 +17,7 @@ from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import Forbidden, InvalidArguments, NotFound, ToolscriptError
 from toolscript.domain.programs import CallRecord, Language, LimitReached, RunEnd, RunLimits
 from toolscript.domain.requests import calling_program
+from toolscript.domain.search import MAX_CLOSEST
 from toolscript.domain.servers import Ask, CallRelay, CallResult
 from toolscript.services.code.budget import RunBudget
 from toolscript.services.code.sessions import SessionResults
@@ -43,7 +44,7 @@ class HostServices:
     toolsets: Toolsets
     sessions: SessionResults
     threshold: float
-    """The confidence below which a search leaves results out."""
+    """The confidence from which on a result of a search is confident."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -181,7 +182,10 @@ class RunHost:
         if type(limit) is not int or not 1 <= limit <= MAX_FOUND:
             raise InvalidArguments(f"limit: must be a whole number from 1 to {MAX_FOUND}", details={"field": "limit"})
         search, threshold = self._services.search, self._services.threshold
-        hits = (await search.search(query, limit=limit, threshold=threshold, item_type=ItemType.TOOL)).hits
+        found = await search.search(
+            query, limit=limit, threshold=threshold, item_type=ItemType.TOOL, closest=MAX_CLOSEST
+        )
+        hits = [*found.hits, *found.closest]
         ids = [hit.id for hit in hits]
         self._services.feedback.note_search(self._caller.caller, query, ids)
         calls = await self._services.toolsets.name_calls(self._language, ids)
@@ -192,7 +196,13 @@ class RunHost:
         # Some 50 ms for each of the worst schemas.
         described = await asyncio.to_thread(lambda: {each: _describe(items[each], calls[each]) for each in items})
         return [
-            {"id": hit.id, "call": calls[hit.id], "confidence": hit.confidence, **described[hit.id]}
+            {
+                "id": hit.id,
+                "call": calls[hit.id],
+                "confidence": hit.confidence,
+                "is_confident": hit.confidence >= threshold,
+                **described[hit.id],
+            }
             for hit in hits
             if hit.id in described
         ]

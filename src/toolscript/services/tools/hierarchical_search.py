@@ -21,7 +21,7 @@ from toolscript.domain.search import CacheUse, SearchPart, SearchReport
 from toolscript.ports.observability import EventSink
 from toolscript.retrieval.catalogue import CatalogueFacts
 from toolscript.retrieval.deadline import Deadline
-from toolscript.retrieval.fusion import Scores, cover_needs, sort_scores
+from toolscript.retrieval.fusion import Scores, put_needs_first, sort_scores
 from toolscript.retrieval.query import QueryRules, check_range
 from toolscript.retrieval.retriever import PreparedQuery
 from toolscript.retrieval.skill_map import SkillFacts
@@ -86,6 +86,8 @@ class HierarchicalQuery:
     skill_limit: int = 3
     skill_threshold: float = 0.4
     tool_threshold: float = 0.3
+    closest: int = 0
+    """How many tools below the threshold may follow where fewer than `limit` are above it."""
     include_schemas: bool = True
     strategy: Strategy = Strategy.HIERARCHICAL
 
@@ -124,9 +126,16 @@ class HierarchicalResults(NamedTuple):
     strategy: Strategy
     report: SearchReport
     tools: Sequence[HierarchicalHit] = ()
+    closest: Sequence[HierarchicalHit] = ()
+    """The nearest tools that are not as sure as the threshold."""
     skills: Sequence[SkillHit] = ()
     skill_ids_used: Sequence[str] | None = None
     candidates: int = 0
+
+    @property
+    def ids(self) -> list[str]:
+        """The tools of the answer and their variants, the confident ones first."""
+        return [each for hit in (*self.tools, *self.closest) for each in hit.ids]
 
 
 # The version of the catalogue, the profile of the caller, and the request: results are shared by equal ones only.
@@ -281,10 +290,12 @@ class HierarchicalSearch:
         skills = [hit for hit in found if hit.is_near]
         ids = [hit.skill.id for hit in skills] or None
         hits, candidates = await self._find_tools(run, ids)
-        if request.include_schemas and hits:
-            enriched = _add_schemas(hits, run)
-            hits = await _run_stage(run.report, SCHEMAS_STAGE, self._timeouts.schemas, enriched, hits)
-        return HierarchicalResults(request.query, request.strategy, run.report, hits, skills, ids, candidates)
+        sure = [hit for hit in hits if hit.score >= request.tool_threshold]
+        near = hits[len(sure) :]
+        if request.include_schemas and sure:
+            enriched = _add_schemas(sure, run)
+            sure = await _run_stage(run.report, SCHEMAS_STAGE, self._timeouts.schemas, enriched, sure)
+        return HierarchicalResults(request.query, request.strategy, run.report, sure, near, skills, ids, candidates)
 
     async def _find_skills(self, run: _Run) -> list[SkillHit]:
         return await _run_stage(run.report, SKILLS_STAGE, self._timeouts.skills, self._rank_skills(run), [])
@@ -311,7 +322,7 @@ class HierarchicalSearch:
         return [hit for hit in hits if hit.score >= request.skill_threshold]
 
     async def _find_tools(self, run: _Run, skill_ids: Sequence[str] | None) -> tuple[list[HierarchicalHit], int]:
-        """The best tools, and how many there were to choose from; none without a vector."""
+        """The best tools, the confident ones first, and how many there were to choose from; none without a vector."""
         if run.prepared.vector is None:
             return [], 0
         work = self._rank_tools(run, skill_ids)
@@ -329,7 +340,7 @@ class HierarchicalSearch:
         ranked = list(found.items())
         if run.catalogue:
             ranked = run.catalogue.fold_variants(ranked)
-        chosen = cover_needs(ranked, needs, run.request.limit)
+        chosen = self._choose(run, put_needs_first(ranked, needs))
         payloads = await self._ranking.read_payloads([i for i, _ in chosen], PAYLOAD)
         hits = [
             HierarchicalHit(i, score, _read_payload(run, i, payloads), variants=self._list_variants(run, i))
@@ -345,19 +356,25 @@ class HierarchicalSearch:
             usable = [hit for hit in usable if matches(where, hit.payload)]
         return usable, len(found) if usable else 0
 
+    def _choose(self, run: _Run, ranked: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
+        """The tools of the answer: those at or above the threshold, then the closest."""
+        request, catalogue = run.request, run.catalogue
+        sure = [each for each in ranked if each[1] >= request.tool_threshold][: request.limit]
+        if catalogue:
+            ranked = [(i, score) for i, score in ranked if i in catalogue.items and not catalogue.items[i].quarantine]
+        room = min(request.closest, request.limit - len(sure))
+        return [*sure, *self._ranking.choose_closest(ranked, request.tool_threshold, room)]
+
     def _list_variants(self, run: _Run, item_id: str) -> tuple[str, ...]:
         if run.catalogue is None or not run.catalogue.variants:
             return ()
         return tuple(i for i in run.catalogue.list_variants(item_id, self._get_position) if run.view.shows(i))
 
     async def _rank_within(self, run: _Run, skill_ids: Sequence[str] | None) -> tuple[Scores, Mapping[str, str]]:
-        """The scores of the tools of these skills (of all without any) at or above the threshold, best first, and the
-        need that each serves."""
+        """The scores of the tools of these skills (of all without any), best first, and the need that each serves."""
         where = _build_filter(run.request.item_type, skill_ids)
-        ranked = await self._ranking.rank(
-            run.request.query, run.prepared, run.catalogue, run.report, where=where, limit=run.request.limit
-        )
-        found = {i: score for i, score in ranked.best if score >= run.request.tool_threshold}
+        ranked = await self._ranking.rank(run.request.query, run.prepared, run.catalogue, run.report, where=where)
+        found = dict(ranked.best)
         # Names are matched in the whole catalogue.
         named = list(found.keys() - {c.id for leg in (ranked.legs.dense, ranked.legs.lexical) for c in leg})
         if named:

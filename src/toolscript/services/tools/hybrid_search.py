@@ -12,7 +12,7 @@ from toolscript.ports.observability import EventSink
 from toolscript.retrieval.catalogue import CatalogueFacts, ItemFacts
 from toolscript.retrieval.confidence import Evidence, explain
 from toolscript.retrieval.deadline import Deadline
-from toolscript.retrieval.fusion import cover_needs
+from toolscript.retrieval.fusion import put_needs_first
 from toolscript.retrieval.query import QueryRules
 from toolscript.retrieval.text.words import STOP_WORDS, replace_unencodable, stem, term, tokens, words
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
@@ -21,8 +21,6 @@ from toolscript.services.support.search_events import record_tool_search
 from toolscript.services.tools.ranking import Blend, FindEvidence, ToolRanking
 from toolscript.services.tools.starting_servers import StartingServers
 
-# Number of results of all types among which those of one type are looked for.
-MAX_RESULTS_OF_ALL_TYPES = 100
 EMBEDDING_SECONDS = 10.0
 RULES = QueryRules(has_content=words, blank_error=Invalid, length_error=Invalid, max_characters=MAX_TASK_CHARACTERS)
 DEFAULT_LIMIT = 3
@@ -57,12 +55,18 @@ class ToolHit:
 
 @dataclass(frozen=True, slots=True)
 class ToolResults:
-    """The results of a tool search."""
+    """The results of a tool search: confident ones, and the closest of those that are not."""
 
     query: str
     hits: list[ToolHit]
     threshold: float
+    closest: list[ToolHit] = field(default_factory=list)
     report: SearchReport = field(default_factory=SearchReport)
+
+    @property
+    def ids(self) -> list[str]:
+        """The tools of the answer and their variants, the confident ones first."""
+        return [each for hit in (*self.hits, *self.closest) for each in hit.ids]
 
 
 class ToolSearch:
@@ -92,13 +96,16 @@ class ToolSearch:
         limit: int = DEFAULT_LIMIT,
         threshold: float = DEFAULT_THRESHOLD,
         item_type: ItemType | None = None,
+        closest: int = 0,
         blend: Blend = Blend.HYBRID,
         alpha: float | None = None,
         recorded: bool = True,
     ) -> ToolResults:
-        """The tools at or above the threshold, most confident first. Those with equal definitions are one hit. Items of
-        one `item_type` are looked for among the best of all types. `alpha` replaces the configured weight of meaning.
-        Searches that no caller made are not `recorded`.
+        """The tools at or above the threshold, most confident first; of a request with several needs the best tool of
+        each need is in front. Where fewer than `limit` are, up to `closest` others follow that are not that sure, but
+        nearer than noise is. Those with equal definitions are one hit. Items of one `item_type` are looked for among
+        the best of all types. `alpha` replaces the configured weight of meaning. Searches that no caller made are not
+        `recorded`.
 
         Raises Invalid for a blank or overlong query, or a limit or threshold out of range.
         """
@@ -106,7 +113,7 @@ class ToolSearch:
         if self._starting and recorded:
             await self._starting.gateway.wait_for_first_listing()
         with record_tool_search(self._events if recorded else None, "tools.search", text, report):
-            return await self._search(text, limit, threshold, item_type, blend, alpha, report)
+            return await self._search(text, limit, threshold, item_type, closest, blend, alpha, report)
 
     async def _search(
         self,
@@ -114,6 +121,7 @@ class ToolSearch:
         limit: int,
         threshold: float,
         item_type: ItemType | None,
+        closest: int,
         blend: Blend,
         alpha: float | None,
         report: SearchReport,
@@ -123,24 +131,26 @@ class ToolSearch:
             catalogue = await self._snapshots.current().facts()
             deadline = Deadline(EMBEDDING_SECONDS, "tools")
             prepared = await self._ranking.prepare(text, catalogue, report, deadline, RULES, blend)
-            wanted = limit if item_type is None else max(limit, MAX_RESULTS_OF_ALL_TYPES)
-            ranked = await self._ranking.rank(text, prepared, catalogue, report, limit=wanted, blend=blend, alpha=alpha)
+            ranked = await self._ranking.rank(text, prepared, catalogue, report, blend=blend, alpha=alpha)
             needs = ranked.legs.needs
-            best = [(i, score) for i, score in ranked.best if score >= threshold and i in catalogue.items]
+            best = [(i, score) for i, score in ranked.best if i in catalogue.items]
             if item_type is not None:
                 best = [(i, score) for i, score in best if catalogue.items[i].type == item_type]
-            best = cover_needs(catalogue.fold_variants(best), needs, limit)
+            best = put_needs_first(catalogue.fold_variants(best), needs)
+            sure = [each for each in best if each[1] >= threshold][:limit]
+            callable_ones = [each for each in best if not catalogue.items[each[0]].quarantine]
+            near = self._ranking.choose_closest(callable_ones, threshold, min(closest, limit - len(sure)))
             query_terms = {w: term(stem(w)) for w in tokens(prepared.text) if w not in STOP_WORDS}
             hits = [
                 _build_hit(i, score, catalogue.items[i], query_terms, ranked.find_evidence, needs.get(i))
-                for i, score in best
+                for i, score in (*sure, *near)
             ]
             if catalogue.variants:
                 hits = [replace(hit, variants=self._list_variants(hit.id, catalogue, ranked.view)) for hit in hits]
         if self._starting:
             self._starting.add_to(report)
-        report.counts.update(candidates=len(ranked.best), returned=len(hits))
-        return ToolResults(text, hits, threshold, report)
+        report.counts.update(candidates=len(ranked.best), returned=len(sure))
+        return ToolResults(text, hits[: len(sure)], threshold, hits[len(sure) :], report)
 
     def _list_variants(self, item_id: str, catalogue: CatalogueFacts, view: View) -> tuple[str, ...]:
         return tuple(i for i in catalogue.list_variants(item_id, self._get_position) if view.shows(i))

@@ -25,11 +25,12 @@ from toolscript.retrieval.text.needs import split_needs
 from toolscript.services.catalogue.tool_points import TOOLS
 from toolscript.services.catalogue.visibility import FindView, View, see_everything
 
-DEPTH = 50
+# The same for every limit, so that an answer does not depend on how many of its results are wanted.
+DEPTH = 100
 # The depth of the second ranking where copies of tools fill the first one.
 MAX_DEPTH = 2000
 # So many different tools are compared at least, however many copies of them there are.
-MIN_DISTINCT = 20
+MIN_DISTINCT = 50
 BEST_RRF = 2 / (RRF_K + 1)
 NO_SIGNALS = Signals(0.0, 0.0, 0.0, 0.0)
 
@@ -110,7 +111,6 @@ class ToolRanking:
         report: SearchReport,
         *,
         where: Filter = EVERYTHING,
-        limit: int,
         blend: Blend = Blend.HYBRID,
         alpha: float | None = None,
     ) -> RankedTools:
@@ -120,9 +120,9 @@ class ToolRanking:
         Candidates whose scores are not numbers are left out, and the report names the index.
         """
         view = await self.find_view()
-        where, depth = replace(where, within=view.subset), max(DEPTH, limit)
+        where, depth = replace(where, within=view.subset), DEPTH
         legs = await self._retriever.rank(prepared, TOOLS, report, where=where, depth=depth, fields=())
-        if catalogue and catalogue.variants and _is_crowded(legs, catalogue, depth, limit):
+        if catalogue and catalogue.variants and _is_crowded(legs, catalogue):
             depth = min(depth * catalogue.max_variants, MAX_DEPTH)
             legs = await self._retriever.rank(prepared, TOOLS, report, where=where, depth=depth, fields=())
         if not all(math.isfinite(c.score) for leg in (legs.dense, legs.lexical) for c in leg):
@@ -149,15 +149,22 @@ class ToolRanking:
         best = [(i, score) for i, score in found.sort() if view.shows(i)]
         return RankedTools(best, legs, found.evidence, view, found.signals)
 
+    def choose_closest(
+        self, ranked: Sequence[tuple[str, float]], threshold: float, limit: int
+    ) -> list[tuple[str, float]]:
+        """Up to `limit` candidates below the threshold, without those that requests of no tool would have, too."""
+        near = [(i, score) for i, score in ranked if self.learned.noise <= score < threshold]
+        return near[: max(0, limit)]
+
     async def read_payloads(self, item_ids: Sequence[str], fields: Sequence[str] | None = None) -> dict[str, Payload]:
         """The payloads of those tools that the index has, or these fields of them."""
         return await self._retriever.read_payloads(TOOLS, item_ids, fields)
 
 
-def _is_crowded(legs: Legs, catalogue: CatalogueFacts, depth: int, limit: int) -> bool:
-    """Whether a full ranking has fewer different tools than wanted, because the rest are copies of them."""
-    wanted = min(max(limit, MIN_DISTINCT), catalogue.distinct)
+def _is_crowded(legs: Legs, catalogue: CatalogueFacts) -> bool:
+    """Whether a full ranking has too few different tools, because the rest are copies of them."""
+    enough = min(MIN_DISTINCT, catalogue.distinct)
     return any(
-        len(leg) >= depth and len({catalogue.variants.get(c.id, (c.id,)) for c in leg}) < wanted
+        len(leg) >= DEPTH and len({catalogue.variants.get(c.id, (c.id,)) for c in leg}) < enough
         for leg in (legs.dense, legs.lexical)
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from toolscript.domain.catalog import ItemType
+from toolscript.domain.search import MAX_CLOSEST
 from toolscript.services.code.types import format_types
 
 if TYPE_CHECKING:
@@ -66,11 +67,19 @@ async def build_types_response(app: App, query: TypesQuery, caller: Caller) -> d
     """Builds the response of `GET /api/v1/run/types`: the declarations of the tools that a search finds. Notes the
     search for feedback. Raises its errors."""
     threshold = app.settings.search_threshold if query.threshold is None else query.threshold
-    found = await app.tool_search.search(query.query, limit=query.limit, threshold=threshold, item_type=ItemType.TOOL)
-    app.feedback.note_search(caller, found.query, (each for hit in found.hits for each in hit.ids))
+    found = await app.tool_search.search(
+        query.query,
+        limit=query.limit,
+        threshold=threshold,
+        item_type=ItemType.TOOL,
+        closest=MAX_CLOSEST if query.threshold is None else 0,
+    )
+    app.feedback.note_search(caller, found.query, found.ids)
     language = query.language or app.code.default_language
-    written = await build_declarations(app, [hit.id for hit in found.hits], language, query.max_tokens)
-    return {"query": found.query, "language": language.value, **written}
+    hits = [hit.id for hit in (*found.hits, *found.closest)]
+    written = await build_declarations(app, hits, language, query.max_tokens)
+    closest = [hit.id for hit in found.closest]
+    return {"query": found.query, "language": language.value, **written, **({"closest": closest} if closest else {})}
 
 
 async def build_declarations(app: App, tool_ids: Sequence[str], language: Language, max_tokens: int) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from toolscript.domain.catalog import get_server
-from toolscript.surfaces.json.tools import FindState, find_no_state
+from toolscript.surfaces.json.tools import MAX_LINE, FindState, find_no_state, shorten
 
 if TYPE_CHECKING:
     from toolscript.services.catalogue.gateway import ResyncReport
@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 def build_hierarchical_response(
     results: HierarchicalResults, *, with_schemas: bool, find_state: FindState = find_no_state
 ) -> dict[str, Any]:
-    """Builds the response of `POST /api/v1/search`."""
+    """Builds the response of `POST /api/v1/search`. It has `closest` if there are tools that are not as sure as the
+    threshold, but near."""
     return {
         "query": results.query,
         "tools": [build_tool_hit(tool, with_schemas=with_schemas, find_state=find_state) for tool in results.tools],
+        **({"closest": [_build_close(tool) for tool in results.closest]} if results.closest else {}),
         "matched_skills": [build_skill_hit(hit) for hit in results.skills],
         "metadata": _build_metadata(results),
     }
@@ -52,6 +54,15 @@ def build_tool_hit(
         hit["output_schema"] = tool.output_schema
         hit["annotations"] = tool.annotations
     return hit
+
+
+def _build_close(tool: HierarchicalHit) -> dict[str, Any]:
+    return {
+        "id": tool.id,
+        "score": tool.score,
+        "description": shorten(str(tool.payload["description"]), MAX_LINE),
+        **({"variants": list(tool.variants)} if tool.variants else {}),
+    }
 
 
 def build_skill_hit(hit: SkillHit) -> dict[str, Any]:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from toolscript.services.tools.tool_map import ToolMap
 
 
+MAX_LINE = 110
+
 FindState = Callable[[str], "CallState | None"]
 """Finds the state of a server that is asleep, stopped, or of the demo."""
 
@@ -32,7 +34,8 @@ def build_search_response(results: ToolResults, find_state: FindState = find_no_
     """Builds the response of `GET /search` and `toolscript search --json`. It has `degraded` if a part failed,
     `serversStarting` if servers are still starting that the catalogue has nothing of, `for` in each result if the
     request has several needs, `variants` in those that other servers have too, `serverState` in those of servers that
-    are asleep or stopped, and `quarantined` with the reason in those that cannot be called."""
+    are asleep or stopped, and `quarantined` with the reason in those that cannot be called; `closest` if there are
+    tools that are not as sure as the threshold, but near."""
     degraded = {"degraded": list(results.report.degraded)} if results.report.degraded else {}
     starting = results.report.servers_starting
     return {
@@ -53,10 +56,26 @@ def build_search_response(results: ToolResults, find_state: FindState = find_no_
             for hit in results.hits
         ],
         "totalResults": len(results.hits),
+        **({"closest": [_build_close(hit) for hit in results.closest]} if results.closest else {}),
         "threshold": results.threshold,
         **degraded,
         **({"serversStarting": starting} if starting else {}),
     }
+
+
+def _build_close(hit: ToolHit) -> dict[str, Any]:
+    return {
+        "toolId": hit.id,
+        "confidence": hit.confidence,
+        "description": shorten(hit.description, MAX_LINE),
+        **({"variants": list(hit.variants)} if hit.variants else {}),
+    }
+
+
+def shorten(text: str, length: int) -> str:
+    """Returns the text in one line, cut to the length."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= length else flat[: length - 1].rstrip() + "…"
 
 
 def add_explanation(response: dict[str, Any], results: ToolResults) -> None:

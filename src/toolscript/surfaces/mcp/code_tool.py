@@ -15,7 +15,7 @@ from toolscript.services.code.host import CANCELLED, RunCaller
 from toolscript.services.code.run import RunRequest, parse_limits
 from toolscript.surfaces.json.code import DEFAULT_TYPE_TOKENS, build_declarations
 from toolscript.surfaces.mcp.definitions import RunCodeArguments, SearchToolsArguments
-from toolscript.surfaces.mcp.search_tools import describe_starting, find_tools
+from toolscript.surfaces.mcp.search_tools import describe_closest, describe_starting, find_tools
 
 _NOTHING = "null (the program printed nothing; `return VALUE` at its end gives its value)"
 
@@ -39,16 +39,18 @@ async def search_types(app: App, arguments: SearchToolsArguments, caller: Caller
             details={"field": "type"},
         )
     found = await find_tools(app, arguments.model_copy(update={"type": ItemType.TOOL}), caller)
-    if not found.hits:
+    hits = [*found.hits, *found.closest]
+    if not hits:
         return "\n".join([*found.notes, *describe_starting(app)])
     language = arguments.language or app.code.default_language
-    written = await build_declarations(app, [hit.id for hit in found.hits], language, DEFAULT_TYPE_TOKENS)
+    written = await build_declarations(app, [hit.id for hit in hits], language, DEFAULT_TYPE_TOKENS)
     lines = [written["types"].rstrip()] if written["tools"] else []
     if written["left_out"]:
         lines.append(f"Left out, search for them alone: {', '.join(written['left_out'])}")
     if written["quarantined"]:
         lines.append(f"Quarantined, a person has to approve them first: {', '.join(written['quarantined'])}")
-    return "\n".join([*lines, *found.notes, *describe_starting(app)])
+    closest = describe_closest(arguments.query, found)
+    return "\n".join([*lines, *found.notes, *closest, *describe_starting(app)])
 
 
 def build_run_result(report: RunReport) -> dict[str, Any]:

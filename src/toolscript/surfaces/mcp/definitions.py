@@ -46,7 +46,8 @@ INSTRUCTIONS = (
     (
         ("search_tools", "call_tool"),
         "First call search_tools with what you want to do; then call_tool with the id and arguments of the best "
-        "result.",
+        "result. If no result is confident, call a close one only if it serves the request; otherwise tell the user "
+        "that no connected tool does.",
     ),
     (("describe_tool",), "If a result's signature is not enough, describe_tool returns the whole schema."),
     (
@@ -186,9 +187,10 @@ def _describe(schema: Mapping[str, Any]) -> str:
 
 class SearchToolsArguments(ToolArguments):
     """Find the right tool for a task among all connected servers (tools, prompts and resources). Describe what you want
-    to do in plain words, for example 'read a text file' or 'create an issue on GitHub'; a tool's name, even mistyped,
-    works too. Each result has the id to call, a confidence from 0 to 1, the signature and a short description. No
-    result means that no tool here does that: rephrase once, then give up. `query` alone is nearly always enough."""
+    to do in plain words, such as 'read a text file' or 'create an issue on GitHub'; a tool's name, even mistyped,
+    works too. Each result has the id to call, a confidence (0 to 1), the signature and a description. If none is
+    confident, call a close one that serves the task, or say that no connected tool does. `query` alone is usually
+    enough."""
 
     query: Text = Field(description="What the tool should do, or its name.")
     limit: Limit = Field(DEFAULT_RESULTS, description="Maximum number of results.")

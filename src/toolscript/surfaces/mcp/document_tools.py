@@ -5,9 +5,9 @@ from __future__ import annotations
 from toolscript.app.app import App
 from toolscript.domain.access import Principal
 from toolscript.services.documents.search import DocumentHit, DocumentQuery, SearchType
+from toolscript.surfaces.json.tools import shorten
 from toolscript.surfaces.mcp.definitions import SearchDocumentsArguments
 from toolscript.surfaces.mcp.filters import parse_filters
-from toolscript.surfaces.mcp.search_tools import shorten
 
 MAX_TITLE_LENGTH = 110
 MAX_SNIPPET_LENGTH = 240

@@ -12,7 +12,7 @@ from toolscript.codegen.signatures import format_signature
 from toolscript.domain.access import Caller
 from toolscript.domain.catalog import ItemType, get_server
 from toolscript.domain.errors import InvalidArguments, NotFound
-from toolscript.domain.search import SearchPart, SearchReport
+from toolscript.domain.search import MAX_CLOSEST, SearchPart, SearchReport
 from toolscript.services.tools.hierarchical_search import (
     HierarchicalHit,
     HierarchicalQuery,
@@ -21,9 +21,9 @@ from toolscript.services.tools.hierarchical_search import (
     Strategy,
 )
 from toolscript.surfaces.callers import OWNER
+from toolscript.surfaces.json.tools import MAX_LINE, shorten
 from toolscript.surfaces.mcp.definitions import SearchSkillsArguments, SearchToolsArguments
 
-MAX_DESCRIPTION_LENGTH = 110
 MAX_SIGNATURE_LENGTH = 150
 MAX_VARIANTS = 8
 MAX_STARTING = 8
@@ -32,6 +32,7 @@ _NO_MODEL = "There is no embedding model, so skills cannot be searched: use sear
 _INCOMPLETE = "Some results could not be read and are left out."
 _NOT_EMBEDDED = "The query could not be embedded, so nothing was searched: use strategy standard."
 _NO_SKILLS = "Skills cannot be searched right now: searched everywhere."
+_USE_CLOSEST = "If one of them serves the request, call it; otherwise tell the user that no connected tool does."
 _NOTES = {
     SearchPart.EMBEDDER: "The query could not be embedded: found by words and names alone.",
     SearchPart.INDEX: "Tools cannot be searched right now: try again in a moment.",
@@ -52,17 +53,29 @@ class ResultLine(NamedTuple):
 
 
 class FoundTools(NamedTuple):
-    """What a search found, and what to say about it; without results, that is all."""
+    """What a search found, and what to say about it; without results, that is all. `closest` are not as sure as the
+    threshold."""
 
     hits: Sequence[ResultLine]
     notes: Sequence[str] = ()
+    closest: Sequence[ResultLine] = ()
 
 
 async def search_tools(app: App, arguments: SearchToolsArguments, caller: Caller = OWNER) -> str:
     """Returns the results of `search_tools` as text, and notes them for feedback. Raises what `find_tools` raises."""
     found = await find_tools(app, arguments, caller)
-    text = await _format_results(app, found) if found.hits else "\n".join(found.notes)
-    return "\n".join([text, *describe_starting(app)])
+    lines = await _format_results(app, found) if found.hits else list(found.notes)
+    return "\n".join([*lines, *describe_closest(arguments.query, found), *describe_starting(app)])
+
+
+def describe_closest(query: str, found: FoundTools) -> list[str]:
+    """The tools that are not as sure as the threshold, and what to do with them; empty if there are none."""
+    if not found.closest:
+        return []
+    lines = [f"{hit.id}  {hit.score:.2f}  {shorten(hit.description, MAX_LINE)}".rstrip() for hit in found.closest]
+    if found.hits:
+        return ["Less sure:", *lines]
+    return [f"No tool is a confident match for {query!r}. Closest:", *lines, _USE_CLOSEST]
 
 
 def describe_starting(app: App) -> list[str]:
@@ -79,6 +92,7 @@ async def find_tools(app: App, arguments: SearchToolsArguments, caller: Caller) 
         arguments.query,
         item_type=arguments.type,
         limit=arguments.limit,
+        closest=MAX_CLOSEST,
         include_schemas=False,
         strategy=Strategy.DIRECT if strategy == "standard" else Strategy(strategy),
     )
@@ -100,28 +114,33 @@ async def search_skills(app: App, arguments: SearchSkillsArguments) -> str:
 
 async def _search_standard(app: App, query: HierarchicalQuery, caller: Caller) -> FoundTools:
     found = await app.tool_search.search(
-        query.query, limit=query.limit, threshold=app.settings.search_threshold, item_type=query.item_type
+        query.query,
+        limit=query.limit,
+        threshold=app.settings.search_threshold,
+        item_type=query.item_type,
+        closest=query.closest,
     )
-    hits = [
-        ResultLine(hit.id, hit.confidence, hit.reason, hit.description, hit.need, hit.variants) for hit in found.hits
-    ]
+    hits, closest = (
+        [ResultLine(hit.id, hit.confidence, hit.reason, hit.description, hit.need, hit.variants) for hit in part]
+        for part in (found.hits, found.closest)
+    )
     notes = _describe_degradation(found.report)
     if not hits and not notes and query.item_type is not None:  # results of other types may have displaced it
         return await _search_with_skills(app, query, caller)
-    if hits:
-        app.feedback.note_search(caller, query.query, [each for hit in hits for each in (hit.id, *hit.variants)])
-        return FoundTools(hits, notes)
+    if hits or closest:
+        app.feedback.note_search(caller, query.query, found.ids)
+        return FoundTools(hits, notes, closest)
     return FoundTools([], [*notes, _report_nothing(found.query, query.item_type)])
 
 
 async def _search_with_skills(app: App, query: HierarchicalQuery, caller: Caller) -> FoundTools:
     found = await app.hierarchical_search.search(query)
-    app.feedback.note_search(caller, query.query, [each for tool in found.tools for each in tool.ids])
+    app.feedback.note_search(caller, query.query, found.ids)
     notes = _describe_degradation(found.report, {SearchPart.EMBEDDER: _NOT_EMBEDDED})
-    if found.tools:
+    if found.tools or found.closest:
         is_unfiltered = found.skill_ids_used is None and found.strategy is not Strategy.DIRECT
         notes = _describe_degradation(found.report, {SearchPart.INDEX: _NO_SKILLS if is_unfiltered else _INCOMPLETE})
-        return FoundTools(_to_lines(found.tools), notes or _describe_scope(found))
+        return FoundTools(_to_lines(found.tools), notes or _describe_scope(found), _to_lines(found.closest))
     return FoundTools([], notes or [*_describe_scope(found), _report_nothing(found.query, query.item_type)])
 
 
@@ -151,7 +170,7 @@ async def _refuse_skill(app: App, skill_id: str) -> None:
         ) from error
 
 
-async def _format_results(app: App, found: FoundTools) -> str:
+async def _format_results(app: App, found: FoundTools) -> list[str]:
     """The notes, then for each hit: id, score, note, whether its server is asleep or stopped, and whether a person has
     to approve each call; signature, or why it cannot be called; description; the need that it serves; its variants."""
     items = await app.list_tools.by_id([hit.id for hit in found.hits])
@@ -168,12 +187,12 @@ async def _format_results(app: App, found: FoundTools) -> str:
         elif hit.id in signatures:
             lines.append(f"  {shorten(signatures[hit.id], MAX_SIGNATURE_LENGTH)}")
         if hit.description:
-            lines.append(f"  {shorten(hit.description, MAX_DESCRIPTION_LENGTH)}")
+            lines.append(f"  {shorten(hit.description, MAX_LINE)}")
         if hit.need:
-            lines.append(f"  for: {shorten(hit.need, MAX_DESCRIPTION_LENGTH)}")
+            lines.append(f"  for: {shorten(hit.need, MAX_LINE)}")
         if hit.variants:
             lines.append(f"  same tool of other servers: {_join_names(hit.variants, MAX_VARIANTS)}")
-    return "\n".join(lines)
+    return lines
 
 
 def _describe_degradation(report: SearchReport, notes: Mapping[SearchPart, str] | None = None) -> list[str]:
@@ -212,14 +231,15 @@ def _describe_scope(found: HierarchicalResults) -> list[str]:
 
 
 def _report_nothing(query: str, item_type: ItemType | None) -> str:
-    return f"No {item_type or ItemType.TOOL}s found for {query!r}. Rephrase once, then give up."
+    what = item_type or ItemType.TOOL
+    return f"No {what}s found for {query!r}. Rephrase once; then tell the user that no connected tool does this."
 
 
 def _format_skill(hit: SkillHit) -> list[str]:
     skill = hit.skill
     count = "1 tool" if skill.tool_count == 1 else f"{skill.tool_count} tools"
-    head = f"{skill.id}  {hit.score:.2f}  {count}  {shorten(skill.name, MAX_DESCRIPTION_LENGTH)}"
-    return [head, f"  {shorten(skill.description, MAX_DESCRIPTION_LENGTH)}"] if skill.description else [head]
+    head = f"{skill.id}  {hit.score:.2f}  {count}  {shorten(skill.name, MAX_LINE)}"
+    return [head, f"  {shorten(skill.description, MAX_LINE)}"] if skill.description else [head]
 
 
 def _suggest_next_call(hits: Sequence[SkillHit]) -> str:
@@ -227,9 +247,3 @@ def _suggest_next_call(hits: Sequence[SkillHit]) -> str:
     if filled is None:
         return "None of them has tools: search_tools without skill_ids searches everywhere."
     return f'Next: search_tools with the ids that fit, as in skill_ids=["{filled}"].'
-
-
-def shorten(text: str, length: int) -> str:
-    """Returns the text in one line, cut to the length."""
-    flat = " ".join(text.split())
-    return flat if len(flat) <= length else flat[: length - 1].rstrip() + "…"

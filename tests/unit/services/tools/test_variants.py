@@ -10,7 +10,6 @@ import pytest
 
 from toolscript.app.app import App, open_app
 from toolscript.domain.catalog import Item
-from toolscript.domain.search import SearchReport
 from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.tools.hierarchical_search import HierarchicalQuery, Strategy
 from toolscript.services.tools.hybrid_search import ToolHit, ToolResults
@@ -132,5 +131,5 @@ async def test_responses_name_the_variants(app: App, capsys: pytest.CaptureFixtu
     assert result["variants"] == sorted(result["variants"])
     show(response)
     assert "Same tool" in capsys.readouterr().out
-    single = ToolResults("x", [ToolHit("a__b", "a", "b", "tool", "", 0.5, "")], 0.3, SearchReport())
+    single = ToolResults("x", [ToolHit("a__b", "a", "b", "tool", "", 0.5, "")], 0.3)
     assert "variants" not in build_search_response(single)["results"][0]

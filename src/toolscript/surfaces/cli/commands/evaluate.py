@@ -224,6 +224,8 @@ def _build_row(outcome: EvaluationResult) -> dict[str, Any]:
     row: dict[str, Any] = {**mean(outcome.scores), "queries": len(outcome.scores)}
     if outcome.answerable:
         row["answered"] = outcome.answered
+    if outcome.are_shown:
+        row["shown"], row["silent"] = outcome.shown, outcome.silent
     if outcome.searched:
         row["searched"] = outcome.share_searched
     if outcome.parts:
@@ -263,14 +265,20 @@ def _show(measured: list[Measurement], pipeline: str) -> None:
     rows = []
     for m in measured:
         empty = f"{_format_share(m.ours.left_empty)} of {len(m.ours.unanswerable)}" if m.ours.unanswerable else "–"
-        shares = [_format_share(m.ours.answered), empty, _format_share(m.ours.share_searched)]
+        shares = [
+            *(_format_share(share) for share in (m.ours.answered, m.ours.shown)),
+            empty,
+            _format_share(m.ours.share_searched),
+        ]
         rows.append([m.name, str(len(m.ours.scores)), *format_means(m.ours.scores), *shares])
         rows += [[f"  {name}", str(len(each)), *format_means(each)] for name, each in m.ours.parts.items()]
     searched = [m.ours.share_searched for m in measured if m.ours.share_searched is not None]
     if len(measured) > 1:
         means = format_means(*(m.ours.scores for m in measured))
-        rows.append([MEAN_ROW, "", *means, "", "", _format_share(sum(searched) / len(searched)) if searched else ""])
-    columns = ["set", "queries", *NAMES, "answered", "no match: empty", "searched"]
+        rows.append(
+            [MEAN_ROW, "", *means, "", "", "", _format_share(sum(searched) / len(searched)) if searched else ""]
+        )
+    columns = ["set", "queries", *NAMES, "answered", "shown", "no match: empty", "searched"]
     _print_figures(f"pipeline {pipeline}", columns if searched else columns[:-1], rows)
 
 

@@ -140,6 +140,10 @@ async def _search_skills(session: CommandSession, query: str, strategy: str) -> 
         request["limit"] = settings.search_limit
     if given["search_threshold"] is not None:
         request["tool_threshold"] = settings.search_threshold
+    else:
+        from toolscript.domain.search import MAX_CLOSEST
+
+        request["closest"] = MAX_CLOSEST
 
     async def local(app: App) -> Answer:
         from toolscript.services.tools.hierarchical_search import HierarchicalQuery, Strategy
@@ -154,6 +158,10 @@ async def _search_skills(session: CommandSession, query: str, strategy: str) -> 
 
 async def _search_tools(session: CommandSession, query: str) -> Any:
     http: dict[str, Any] = {"limit": session.settings.search_limit, "threshold": session.settings.search_threshold}
+    if options.get_overrides()["search_threshold"] is None:
+        from toolscript.domain.search import MAX_CLOSEST
+
+        http["closest"] = MAX_CLOSEST
 
     async def local(app: App) -> Answer:
         from toolscript.surfaces.json.tools import build_search_response
@@ -200,7 +208,13 @@ def show(answer: Answer) -> None:
     variants = variants if any("variants" in record for record in records) else {}
     marks = {"Quarantined": lambda record: record.get("quarantined", "")}
     marks = marks if any("quarantined" in record for record in records) else {}
-    print_table({**columns, **needs, **states, **variants, **marks}, records, empty)
+    closest = answer.get("closest", ())
+    if records or not closest:
+        print_table({**columns, **needs, **states, **variants, **marks}, records, empty)
+    if closest:
+        print_text("Less sure:" if records else "No tool is a confident match. Closest:")
+        key, score = list(columns.values())[:2]
+        print_table({"Tool": key, list(columns)[1]: score, "Description": "description"}, closest, "")
     for word in answer.get("metadata", answer).get("degraded", ()):
         note = DEGRADED.get(word, f"incomplete results: {word} failed")
         if word == "embedder" and "results" in answer:

@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 
 from toolscript.domain.catalog import ItemType
+from toolscript.domain.search import MAX_CLOSEST
 from toolscript.services.tools.hierarchical_search import HierarchicalQuery
 from toolscript.surfaces.http.bodies import read_json
 from toolscript.surfaces.http.dependencies import PREVIEW, SEARCH, CurrentApp, get_caller
@@ -35,9 +36,11 @@ Threshold = Annotated[float, Query(ge=0, le=1, description="Minimum score.")]
 )
 async def search(request: Request, app: CurrentApp) -> JsonResponse:
     body = await read_json(request, schemas.HierarchicalSearchRequest, lambda body: body)
-    query = HierarchicalQuery(**body.model_dump(exclude={"count_tokens"}))
-    results = await app.hierarchical_search.search(query)
-    app.feedback.note_search(get_caller(request), results.query, (each for tool in results.tools for each in tool.ids))
+    fields = body.model_dump(exclude={"count_tokens"})
+    if body.closest is None:
+        fields["closest"] = 0 if "tool_threshold" in body.model_fields_set else MAX_CLOSEST
+    results = await app.hierarchical_search.search(HierarchicalQuery(**fields))
+    app.feedback.note_search(get_caller(request), results.query, results.ids)
     response = responses.build_hierarchical_response(
         results, with_schemas=body.include_schemas, find_state=app.gateway.find_call_state
     )

@@ -12,6 +12,7 @@ from fastapi.responses import PlainTextResponse
 from toolscript.codegen.python import generate_python
 from toolscript.codegen.typescript import generate_typescript
 from toolscript.domain.errors import Invalid, InvalidArguments
+from toolscript.domain.search import MAX_CLOSEST
 from toolscript.domain.servers import TRACE_FIELDS, CallRelay, CallResult
 from toolscript.services.results.large_results import MAX_TOKENS, MIN_TOKENS
 from toolscript.surfaces.callers import find_user
@@ -35,6 +36,15 @@ ToolFilter = Annotated[
     ),
 ]
 ToolId = Annotated[str, Path(description="`server__tool`, as searches return it.", examples=["filesystem__read_file"])]
+Closest = Annotated[
+    int | None,
+    Query(
+        ge=0,
+        le=MAX_CLOSEST,
+        description="Maximum number of tools below the threshold that follow where fewer than the limit are above it. "
+        f"Default: {MAX_CLOSEST}, and 0 with a `threshold`.",
+    ),
+]
 
 
 @router.get(
@@ -77,21 +87,24 @@ async def search_tools(
             description="Weight of meaning; the rest is that of words. Default: TOOLSCRIPT_SEARCH_ALPHA.",
         ),
     ] = None,
+    closest: Closest = None,
     explain: Annotated[
         bool, Query(description="Include what each confidence is made of, and how long the stages took.")
     ] = False,
 ) -> JsonResponse:
     limit = app.settings.search_limit if limit is None else limit
+    if closest is None:
+        closest = MAX_CLOSEST if threshold is None else 0
     threshold = app.settings.search_threshold if threshold is None else threshold
     if "q" not in request.query_params:
         raise Invalid("q is missing: say what to search for, as in /search?q=read+a+file", details={"field": "q"})
     try:
-        results = await app.tool_search.search(q, limit=limit, threshold=threshold, alpha=alpha)
+        results = await app.tool_search.search(q, limit=limit, threshold=threshold, alpha=alpha, closest=closest)
     except Invalid as error:
         if error.details.get("field") == "query":
             error.details["field"] = "q"
         raise
-    app.feedback.note_search(get_caller(request), results.query, (each for hit in results.hits for each in hit.ids))
+    app.feedback.note_search(get_caller(request), results.query, results.ids)
     response = responses.build_search_response(results, app.gateway.find_call_state)
     if explain:
         responses.add_explanation(response, results)

@@ -7,11 +7,11 @@ from typing import Any
 from pydantic import Field, StrictBool
 
 from toolscript.domain.catalog import ItemType
-from toolscript.domain.search import SearchPart
+from toolscript.domain.search import MAX_CLOSEST, SearchPart
 from toolscript.domain.servers import CallState
 from toolscript.services.tools.hierarchical_search import Strategy
 from toolscript.surfaces.http.schemas.models import DEGRADED, RequestModel, ResponseModel
-from toolscript.surfaces.http.schemas.tools import QUARANTINED, SERVER_STATE, SERVERS_STARTING, VARIANTS
+from toolscript.surfaces.http.schemas.tools import CLOSEST, QUARANTINED, SERVER_STATE, SERVERS_STARTING, VARIANTS
 
 QUERY = "What the tool should do, in plain words."
 ITEM_TYPE = "Only tools, prompts or resources. Default: all."
@@ -28,6 +28,14 @@ class HierarchicalSearchRequest(RequestModel):
     )
     skill_threshold: float = Field(default=0.4, ge=0, le=1, description="Minimum score of a skill.")
     tool_threshold: float = Field(default=0.3, ge=0, le=1, description="Minimum score of a tool.")
+    closest: int | None = Field(
+        default=None,
+        ge=0,
+        le=MAX_CLOSEST,
+        strict=True,
+        description="Maximum number of tools below the threshold that follow where fewer than the limit are above it. "
+        f"Default: {MAX_CLOSEST}, and 0 with a `tool_threshold`.",
+    )
     include_schemas: StrictBool = Field(default=True, description="Include the schemas of the tools.")
     strategy: Strategy = Field(
         Strategy.HIERARCHICAL, description="Search inside matching skills, everywhere, or both and merge."
@@ -69,6 +77,15 @@ class FoundToolResponse(ResponseModel):
     annotations: dict[str, Any] | None = None
 
 
+class CloseHierarchicalToolResponse(ResponseModel):
+    """A tool that is near, but not as sure as the threshold."""
+
+    id: str
+    score: float
+    description: str = Field(description="One line.")
+    variants: list[str] = Field(default_factory=list, description=VARIANTS)
+
+
 class TokenCountResponse(ResponseModel):
     """Context tokens."""
 
@@ -85,7 +102,7 @@ class HierarchicalMetadataResponse(ResponseModel):
     )
     stage1_skill_count: int
     stage2_candidate_count: int = Field(
-        description="Number of tools found before the limit, among the best 50 of each ranking."
+        description="Number of tools that were compared: the best 100 by meaning and the best 100 by words."
     )
     final_count: int
     query_embedding_time_ms: float
@@ -103,6 +120,7 @@ class HierarchicalSearchResponse(ResponseModel):
 
     query: str
     tools: list[FoundToolResponse]
+    closest: list[CloseHierarchicalToolResponse] = Field(default_factory=list, description=CLOSEST)
     matched_skills: list[SkillHitResponse]
     metadata: HierarchicalMetadataResponse
 

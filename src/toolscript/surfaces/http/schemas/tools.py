@@ -98,12 +98,28 @@ class ToolHitResponse(CamelResponseModel):
     parts: PartsResponse | None = Field(default=None, description="Left out unless `explain` is true.")
 
 
+CLOSEST = (
+    "The nearest tools below the threshold, best first, where fewer results than the limit are above it. Perhaps one "
+    "of them serves the request, perhaps none does. Left out if there are none."
+)
+
+
+class CloseToolResponse(CamelResponseModel):
+    """A tool that is near, but not as sure as the threshold."""
+
+    tool_id: str = Field(description="`server__tool`.")
+    confidence: float = Field(ge=0, le=1)
+    description: str = Field(description="One line.")
+    variants: list[str] = Field(default_factory=list, description=VARIANTS)
+
+
 class ToolSearchResponse(CamelResponseModel):
     """Matching tools, best first."""
 
     query: str
     results: list[ToolHitResponse]
     total_results: int
+    closest: list[CloseToolResponse] = Field(default_factory=list, description=CLOSEST)
     threshold: float
     degraded: list[SearchPart] = Field(default_factory=list, description=f"{DEGRADED} Left out if there are none.")
     servers_starting: list[str] = Field(default_factory=list, description=SERVERS_STARTING)
@@ -128,7 +144,8 @@ class SearchStatsResponse(CamelResponseModel):
     alpha: float
     learned: dict[str, Any] = Field(
         description="How loud words are beside meaning (`keyword`), how far below unrelated texts candidates still "
-        "rank (`beneath`), and the learned curves from what a search knows to the confidence of its first hit."
+        "rank (`beneath`), below which confidence nothing is shown (`noise`), and the learned curves from what a "
+        "search knows to the confidence of its first hit."
     )
     limit: int
     threshold: float

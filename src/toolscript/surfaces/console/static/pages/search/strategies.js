@@ -25,7 +25,7 @@ export function Strategies({ query, used }) {
 }
 
 function Strategy({ name, help, query, used }) {
-  const body = { query, strategy: name, limit: Math.min(50, used.limit), tool_threshold: used.threshold, count_tokens: true };
+  const body = { query, strategy: name, limit: Math.min(50, used.limit), tool_threshold: used.threshold, closest: 3, count_tokens: true };
   const found = useLiveRequest({ method: "POST", path: "/api/v1/search?preview=true", body });
   return html`<article class="card padded strategy" aria-label=${name} aria-busy=${String(found.loading)}>
     <header><h2>${name}</h2><p class="muted">${help}</p></header>
@@ -44,7 +44,10 @@ function Answer({ answer }) {
       <a class="hit-name mono" href=${link("tool", tool.id)}><${Text} value=${tool.name} max=${80} /></a><span>${tool.score.toFixed(2)}</span>
       <small><${Text} value=${tool.description} max=${110} /></small></li>`)}
     </ol>
-    ${answer.tools.length === 0 && html`<p class="muted">No tool is good enough.</p>`}
+    ${answer.tools.length === 0 && html`<p class="muted">No tool is a confident match.</p>`}
+    ${answer.closest && html`<p class="muted">Less sure:</p><ol class="strategy-tools">${answer.closest.map((tool) => html`<li key=${tool.id}>
+      <a class="hit-name mono" href=${link("tool", tool.id)}><${Text} value=${tool.id} max=${80} /></a><span>${tool.score.toFixed(2)}</span>
+      <small><${Text} value=${tool.description} max=${110} /></small></li>`)}</ol>`}
     <p class="muted">${plural(metadata.stage2_candidate_count, "candidate")}${metadata.degraded.length > 0 && `, without ${metadata.degraded.join(", ")}`}</p>`;
 }
 

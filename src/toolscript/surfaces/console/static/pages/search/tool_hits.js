@@ -1,4 +1,4 @@
-// Tools, with the confidence of each, its reason, and what changed against the gateway's own settings.
+// Tools, the confident ones and the closest, with reasons, and what changed against the gateway's own settings.
 import { formatCount, formatMs, formatPercent, plural } from "../../core/format.js";
 import { html } from "../../core/dom.js";
 import { useLiveRequest } from "../../core/live_request.js";
@@ -10,10 +10,11 @@ import { describeDegraded } from "./degraded.js";
 import { Marks } from "./marks.js";
 
 const MORE = 7;
+const MAX_CLOSEST = 3;
 const NUMBERS = ["threshold", "alpha", "limit"];
 
 function buildRequest(query, { threshold, alpha, limit }) {
-  const given = new URLSearchParams({ q: query, threshold, alpha, limit: Math.min(100, limit), explain: "true", preview: "true" });
+  const given = new URLSearchParams({ q: query, threshold, alpha, limit: Math.min(100, limit), closest: MAX_CLOSEST, explain: "true", preview: "true" });
   return { method: "GET", path: `/search?${given}` };
 }
 
@@ -28,17 +29,23 @@ export function ToolHits({ query, used, defaults }) {
   const hits = found.data.results;
   const returned = new Set(hits.map((hit) => hit.toolId));
   const missed = (beyond.data?.query === found.data.query ? beyond.data.results : []).filter((hit) => !returned.has(hit.toolId));
+  const closest = new Set(found.data.closest?.map((hit) => hit.toolId));
+  const near = missed.filter((hit) => closest.has(hit.toolId));
+  const rest = missed.filter((hit) => !closest.has(hit.toolId));
   const ranks = isChanged && usual.data ? new Map(usual.data.results.map((hit, i) => [hit.toolId, i])) : null;
   return html`<section class="section" aria-label="Tools" aria-busy=${String(found.loading)}>
     <div class="section-head"><h2>Tools</h2><${Summary} answer=${found.data} /></div>
     ${found.data.degraded && html`<p class="note">${describeDegraded(found.data.degraded)}</p>`}
-    ${hits.length === 0 ? html`<${Empty} title="No tool is confident enough">
-        ${missed.length ? "The best ones below the threshold follow." : "Nothing in the catalogue is like this request."}</${Empty}>`
+    ${hits.length === 0 ? html`<${Empty} title="No tool is a confident match">
+        ${closest.size ? "The closest follow." : "Nothing in the catalogue is like this request."}</${Empty}>`
       : html`<ol class="hits card">${hits.map((hit, i) => html`
           <${ToolHit} key=${hit.toolId} hit=${hit} query=${query} rank=${i + 1} change=${describeChange(ranks, hit, i)} />`)}</ol>`}
-    ${missed.length > 0 && html`<details class="missed"><summary>${plural(missed.length, "more tool")} not returned</summary>
-      <ol class="hits card">${missed.map((hit, i) => html`<${ToolHit} key=${hit.toolId} hit=${hit} query=${query} rank=${hits.length + i + 1}
-        note=${hit.confidence < used.threshold ? "below the threshold" : "beyond the limit"} />`)}</ol></details>`}
+    ${near.length > 0 && html`<div role="group" aria-label="Less sure"><h3>Less sure</h3>
+      <ol class="hits card">${near.map((hit, i) => html`
+        <${ToolHit} key=${hit.toolId} hit=${hit} query=${query} rank=${hits.length + i + 1} note="below the threshold" />`)}</ol></div>`}
+    ${rest.length > 0 && html`<details class="missed"><summary>${plural(rest.length, "more tool")} not returned</summary>
+      <ol class="hits card">${rest.map((hit, i) => html`<${ToolHit} key=${hit.toolId} hit=${hit} query=${query}
+        rank=${hits.length + near.length + i + 1} note=${hit.confidence < used.threshold ? "below the threshold" : "beyond the limit"} />`)}</ol></details>`}
     <${PartsLegend} />
   </section>`;
 }
