@@ -19,7 +19,7 @@ from toolscript.domain.errors import Invalid
 PREFIX = "TOOLSCRIPT_"
 # How much of two variables must be the same for one to be taken for the other.
 MIN_RESEMBLANCE = 0.7
-DEFAULT_MODEL = "toolscript-small"
+DEFAULT_MODEL = "toolscript-small-2"
 
 
 @dataclass(frozen=True, slots=True)

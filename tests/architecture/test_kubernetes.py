@@ -125,7 +125,7 @@ def test_the_gateway_s_variables_are_settings_and_secrets_are_references(
         if "valueFrom" in each:
             assert each["valueFrom"]["secretKeyRef"]["name"] == "toolscript"
     settings = load_settings(variables=values)
-    assert (settings.environment, settings.search_model) == ("production", "toolscript-small")
+    assert (settings.environment, settings.search_model) == ("production", "toolscript-small-2")
     guide = (ROOT / "docs" / "guide" / "kubernetes.md").read_text(encoding="utf-8")
     for each in container["env"]:
         if "valueFrom" in each:

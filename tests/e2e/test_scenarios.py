@@ -450,7 +450,9 @@ async def test_cache_invalidation_on_schema_change(tmp_path: Path) -> None:
 @pytest.mark.req("S-05")
 def test_basic_search_invocation_with_default_output(toolscript: Toolscript) -> None:
     """Scenario: Basic search invocation with default output."""
-    header, *rows = toolscript("search", "read file contents").stdout.splitlines()
+    confident, _, closest = toolscript("search", "read file contents").stdout.partition("Less sure:\n")
+    assert closest
+    header, *rows = confident.splitlines()
     assert header.split() == ["Tool", "Confidence", "Reason"]
     assert [row.split()[0] for row in rows] == ["desktop-commander__read_file", "filesystem__read"]  # no other reads
     assert re.match(r"desktop-commander__read_file +0\.\d\d  Semantic similarity \(file operations\)", rows[0])

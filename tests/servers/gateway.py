@@ -62,4 +62,5 @@ def run_gateway(folder: Path, *arguments: str, preloaded: bool = True, **variabl
         finally:
             process.send_signal(signal.SIGTERM)
             gateway.output += process.stdout.read()
-            assert process.wait(timeout=30) == 0
+            status = process.wait(timeout=30)
+            assert status == 0, f"the gateway ended with {status}: {log.read_text()}"

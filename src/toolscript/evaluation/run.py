@@ -21,7 +21,7 @@ from toolscript.evaluation.metrics import (
     share_answered,
     share_left_empty,
 )
-from toolscript.evaluation.searches import DEPTH, search_each
+from toolscript.evaluation.searches import AGENT_LIMIT, DEPTH, search_each
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.documents.ingest import IngestDocuments
 from toolscript.services.documents.search import DocumentQuery, DocumentSearch, SearchType
@@ -38,8 +38,6 @@ BASELINE = "baseline"
 STRATEGIES = {"hierarchical": Strategy.HIERARCHICAL, "direct": Strategy.DIRECT, "hierarchical+direct": Strategy.HYBRID}
 # The command's default, and the name of the only pipeline for books.
 BOOK_PIPELINES = ("hybrid", "semantic")
-# The default limit of the MCP tool search_tools.
-AGENT_LIMIT = 5
 ANSWER = "an answer"
 TEST_ONLY = "held out"
 

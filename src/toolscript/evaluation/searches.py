@@ -9,6 +9,8 @@ from typing import TypeVar
 from toolscript.domain.errors import Invalid
 
 DEPTH = 100
+# The default limit of the MCP tool search_tools.
+AGENT_LIMIT = 5
 CONCURRENT_SEARCHES = 8
 
 T = TypeVar("T")

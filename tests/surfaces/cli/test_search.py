@@ -83,7 +83,9 @@ def test_an_empty_result_suggests_what_to_try(toolscript: Toolscript) -> None:
 
 
 @pytest.mark.req("Q-06")
-def test_close_tools_are_shown_below_the_confident_ones(toolscript: Toolscript, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_close_tools_are_shown_below_the_confident_ones(
+    toolscript: Toolscript, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TOOLSCRIPT_SEARCH_THRESHOLD", "1")
     first, _, *closest = toolscript("search", "read the contents of a file", "--limit", "2").stdout.splitlines()
     assert first == "No tool is a confident match. Closest:"

@@ -53,7 +53,9 @@ async def test_sliders_change_the_results_at_once_and_back(
 
 
 @pytest.mark.req("Q-06", "W-01")
-async def test_close_tools_are_shown_below_the_confident_ones(console_gateway: RunningGateway, open_page: OpenPage) -> None:
+async def test_close_tools_are_shown_below_the_confident_ones(
+    console_gateway: RunningGateway, open_page: OpenPage
+) -> None:
     page = await open_page(f"{console_gateway.url}/#/search?q=write%20a%20file&threshold=1")
     tools = page.locator("section[aria-label=Tools]")
     await tools.get_by_text("No tool is a confident match").wait_for()

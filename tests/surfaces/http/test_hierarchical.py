@@ -138,6 +138,7 @@ async def test_defaults_are_as_documented(http: httpx.AsyncClient) -> None:
         "skill_limit": 3,
         "skill_threshold": 0.4,
         "tool_threshold": 0.3,
+        "closest": None,
         "include_schemas": True,
         "strategy": "hierarchical",
         "count_tokens": False,

@@ -166,7 +166,9 @@ async def over_stdio(folder: Path) -> AsyncIterator[Agent]:
 
 
 async def has_everything(agent: Agent) -> bool:
-    return all([await agent.find(name) for name in ("good__echo", "all__git_commit", "blocks__draw")])
+    names = ("good__echo", "all__git_commit", "blocks__draw")
+    answers = {name: await agent.text("search_tools", query=name) for name in names}
+    return all(text.startswith(name) and "Still starting" not in text for name, text in answers.items())
 
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.fixtures.examples import choose
 from tests.fixtures.http_services import SHIPPED, EmbeddingsApi, Hub, hub_layout
 from toolscript.adapters.memory import MemoryIndex
-from toolscript.adapters.onnx.model_folders import PACKAGED, PACKAGED_FOR_TOOLS, find_model_card
+from toolscript.adapters.onnx.model_folders import PACKAGED, find_model_card
 from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
 from toolscript.app.access import open_keys
 from toolscript.app.app import App, open_app
@@ -48,7 +48,7 @@ async def test_without_network_the_packaged_model_is_used_and_the_fallback_logge
     settings = load_settings(data_dir=tmp_path, search_model=BGE)
     async with open_app(settings) as app:
         assert app.model.embedder is not None
-        assert app.model.embedder.model == PACKAGED_FOR_TOOLS
+        assert app.model.embedder.model == DEFAULT_MODEL
         assert "cannot be reached" in str(app.model.fallback_reason)
         assert await first_hit(app, "put my changes into version control") == "git__git_commit"
     assert [r.message for r in caplog.records if r.levelno >= logging.WARNING] == ["model_fallback"]
@@ -67,7 +67,7 @@ async def test_a_folder_of_another_model_moves_to_the_default_and_documents_stay
     async with open_app(load_settings(data_dir=tmp_path / "data")) as app:
         await app.sync.configure({item.server for item in FEW_ITEMS})
         assert app.model.embedder is not None
-        assert (app.model.embedder.model, app.model.fallback_reason) == (PACKAGED_FOR_TOOLS, None)
+        assert (app.model.embedder.model, app.model.fallback_reason) == (DEFAULT_MODEL, None)
         assert await app.index.count(TOOLS) == len(FEW_ITEMS)
         assert app.text_model.embedder is not None
         assert app.text_model.embedder.model == former.rpartition("/")[2]
@@ -83,7 +83,7 @@ async def test_without_a_model_search_is_by_words_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, wanted: str
 ) -> None:
     data = tmp_path / "data"
-    broken = data / "models" / PACKAGED_FOR_TOOLS
+    broken = data / "models" / DEFAULT_MODEL
     shutil.copytree(SHIPPED, broken)
     (broken / "tokenizer.json").unlink()
     async with open_app(load_settings(data_dir=data, search_model=wanted)) as app:

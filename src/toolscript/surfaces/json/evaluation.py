@@ -20,6 +20,8 @@ def build_evaluation_response(searches: Sequence[JudgedSearch]) -> dict[str, Any
                 "confidence": each.confidence,
                 "rank": each.rank,
                 "scores": each.scores,
+                "is_shown": each.is_shown,
+                "is_silent": each.is_silent,
                 "problem": each.problem,
             }
             for each in searches

@@ -186,11 +186,10 @@ def _describe(schema: Mapping[str, Any]) -> str:
 
 
 class SearchToolsArguments(ToolArguments):
-    """Find the right tool for a task among all connected servers (tools, prompts and resources). Describe what you want
-    to do in plain words, such as 'read a text file' or 'create an issue on GitHub'; a tool's name, even mistyped,
-    works too. Each result has the id to call, a confidence (0 to 1), the signature and a description. If none is
-    confident, call a close one that serves the task, or say that no connected tool does. `query` alone is usually
-    enough."""
+    """Find the right tool for a task among all connected servers (tools, prompts and resources). Describe the task in
+    plain words, such as 'read a text file' or 'create an issue on GitHub'; a tool's name, even mistyped, works too.
+    Each result has the id to call, a confidence (0 to 1), the signature and a description. If none is confident, call a
+    close one that serves the task, or say that no tool does. `query` alone is usually enough."""
 
     query: Text = Field(description="What the tool should do, or its name.")
     limit: Limit = Field(DEFAULT_RESULTS, description="Maximum number of results.")

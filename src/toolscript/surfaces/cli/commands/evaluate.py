@@ -127,6 +127,8 @@ def _measure_live(folders: Sequence[Path], pipeline: str, against: str | None) -
                 [e["confidence"] for e in right],
                 [e["confidence"] for e in none],
                 session.settings.search_threshold,
+                are_shown=[e["is_shown"] for e in right],
+                are_silent=[e["is_silent"] for e in right],
                 not_searched=Counter(e["problem"] for e in found if e["problem"]),
             )
             done.append(Measurement(name, outcome, None))

@@ -110,3 +110,8 @@ class ProgramTypesResponse(ResponseModel):
     left_out: list[str] = Field(description="The ids of those that the budget had no room for.")
     quarantined: list[str] = Field(description="The ids of those that a person has to approve first.")
     tokens: int = Field(description="Its size, at four characters a token.")
+    closest: list[str] = Field(
+        default_factory=list,
+        description="The ids of those below the threshold, where fewer than the limit are above it. Left out if there "
+        "are none.",
+    )

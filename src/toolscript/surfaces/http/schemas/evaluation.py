@@ -48,6 +48,10 @@ class JudgedSearchResponse(ResponseModel):
     scores: dict[str, float] | None = Field(
         description="`hit@1`, `r@5`, `r@10`, `ndcg@10`, `c@10` and `mrr`; null for a query that no tool is right for."
     )
+    is_shown: bool = Field(
+        description="Whether an agent's answer shows a right tool, as a confident one or as one of the closest."
+    )
+    is_silent: bool = Field(description="Whether an agent's answer shows no tool at all.")
     problem: str | None = Field(description="Why the query cannot be searched: it finds nothing.")
 
 
