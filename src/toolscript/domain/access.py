@@ -1,4 +1,4 @@
-"""Principals, tenants, plans and keys: who calls, and what they may do."""
+"""Principals, tenants, plans and keys: who calls, what they may do, and which of their calls wait for a person."""
 
 from __future__ import annotations
 
@@ -65,6 +65,35 @@ class ApprovalPolicy(StrEnum):
     """Those that may change something, unless their server says that they destroy nothing."""
     WRITES = "writes"
     """Those that may change something: that their server does not declare read-only."""
+
+
+class PendingState(StrEnum):
+    """What a person has decided about a call that waits for approval."""
+
+    WAITING = "waiting"
+    APPROVED = "approved"
+    DECLINED = "declined"
+
+
+@dataclass(frozen=True, slots=True)
+class PendingCall:
+    """A call that waits for a person's approval, because its caller's client cannot ask. Times are in seconds since
+    1970."""
+
+    id: str
+    """Short, for people to type. It is no secret: who decides needs credentials."""
+    binding: str
+    """A hash of the tool's definition and the arguments."""
+    caller: str
+    """The name of the caller's share (`ShareHolder`)."""
+    profile: str
+    tool_id: str
+    server: str
+    arguments: str
+    """As a person reads them: without secrets, with invisible characters made visible, and not longer than a bound."""
+    created_at: float
+    expires_at: float
+    state: PendingState = PendingState.WAITING
 
 
 NO_LIMIT = CallLimit()

@@ -82,7 +82,8 @@ class Quarantined(ToolscriptError):
 
 
 class ApprovalRequired(ToolscriptError):
-    """A person has to approve a call first. `question` asks for that; None where the caller cannot be asked."""
+    """A person has to approve a call first. `question` asks for that; without one the call waits for a decision
+    elsewhere, or its approval was not valid."""
 
     code = "APPROVAL_REQUIRED"
 

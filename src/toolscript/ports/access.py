@@ -1,10 +1,10 @@
-"""Verification of bearer tokens, the store of keys, rate limits, and approvals that were used."""
+"""Verification of bearer tokens, the store of keys, rate limits, and approvals of calls."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from toolscript.domain.access import AccessKey, Grant, Principal
+from toolscript.domain.access import AccessKey, Grant, PendingCall, PendingState, Principal
 
 
 class RateBuckets(Protocol):
@@ -24,7 +24,7 @@ class RateBuckets(Protocol):
 
 
 class ApprovalStore(Protocol):
-    """Which approvals of calls were used. Each counts once, at whichever gateway.
+    """Which approvals of calls were used, and which calls wait for one. Each counts once, at whichever gateway.
 
     >>> import asyncio
     >>> from toolscript.adapters.sql.access.approvals import SqlApprovals
@@ -41,6 +41,21 @@ class ApprovalStore(Protocol):
 
     async def use(self, ticket: str, *, now: float, expires_at: float) -> bool:
         """Uses a ticket; False if it was used already. Forgets those that have expired. Raises Unavailable."""
+
+    async def submit(self, call: PendingCall, *, limit: int) -> PendingCall | None:
+        """Returns the existing call with this binding, caller and profile: one that was decided is removed, so that
+        only one request gets it. Otherwise adds the call and returns it; None, without adding it, where another call
+        has this id. Removes what had expired when the call was made, and the caller's oldest calls above the limit.
+        Raises Unavailable."""
+
+    async def list_waiting(self, *, now: float) -> list[PendingCall]:
+        """The calls that nobody has decided about, the oldest first."""
+
+    async def find_call(self, call_id: str, *, now: float) -> PendingCall | None:
+        """The call with this id, decided or not, unless it has expired."""
+
+    async def decide(self, call_id: str, state: PendingState, *, now: float, expires_at: float) -> bool:
+        """Decides about a call, which expires at that time from now on. False, without a change, unless it waits."""
 
 
 class TokenVerifier(Protocol):

@@ -1,4 +1,5 @@
-"""Tools that need a person's approval, in programs: the person is asked while the program waits, or the call fails."""
+"""Tools that need a person's approval, in programs: the person is asked while the program waits, or the program ends
+and its call waits for a decision."""
 
 from __future__ import annotations
 
@@ -65,10 +66,17 @@ async def test_what_a_person_declines_is_an_error_in_the_program(app: App) -> No
     assert "APPROVAL_DECLINED: box__echo was not called" in report.outcome.message
 
 
-async def test_a_caller_that_cannot_answer_meanwhile_learns_why(app: App) -> None:
+async def test_a_caller_that_cannot_answer_meanwhile_learns_why_and_repeats_the_program_after_an_approval(
+    app: App,
+) -> None:
     report = await run(app, None)
     assert "APPROVAL_REQUIRED: box__echo needs a person's approval" in report.outcome.message
     assert [call.outcome for call in report.calls] == ["APPROVAL_REQUIRED"]
+    (waiting,) = await app.approvals.pending.list_waiting()
+    assert f"toolscript approvals approve {waiting.id}" in report.outcome.message
+    await app.approvals.pending.approve(waiting.id, decider=None)
+    assert (await run(app, None)).outcome.value == "approved"
+    assert "APPROVAL_REQUIRED" in (await run(app, None)).outcome.message
 
 
 async def test_the_time_of_a_person_does_not_count(app: App) -> None:

@@ -1,9 +1,11 @@
-"""A person's approval before a call: clients of both eras are asked, everyone else is refused, nobody can forge it."""
+"""A person's approval before a call: clients of both eras are asked, all other calls wait for a decision, nobody can
+forge it."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -41,8 +43,9 @@ NAME = {"action": "accept", "content": {"name": "Ada"}}
 ECHO = "older__echo"
 REFUSED_STATE = "the requestState is not one that this gateway gave to you for this call"
 CANNOT_ASK = (
-    "older__echo needs a person's approval before each call, and this caller cannot be asked: call it with an MCP "
-    "client that supports elicitation"
+    "older__echo needs a person's approval before each call, and this caller cannot be asked. The call waits as "
+    r"(\w{6}) for another 15 min: ask a person to approve it, with `toolscript approvals approve \1`, and repeat "
+    "the same call after it is approved"
 )
 
 
@@ -204,13 +207,37 @@ async def test_a_caller_without_forms_gets_the_same_sentence_over_http_and_mcp(t
         assert over_http.status_code == 403
         error = over_http.json()["error"]
         assert error["code"] == "APPROVAL_REQUIRED"
-        assert error["message"].startswith(CANNOT_ASK)
-        assert error["details"] == {"tool": "older__echo", "server": "older"}
+        sentence = re.fullmatch(CANNOT_ASK, error["message"])
+        assert sentence
+        assert error["details"] == {"tool": "older__echo", "server": "older", "approval": sentence[1]}
         assert (await caller.http.get("/tools/older__echo")).json()["needsApproval"] is True
         only_urls: dict[str, Any] = {"elicitation": {"url": {}}}
         for version, capabilities in ((NEWEST, {}), (NEWEST, only_urls), ("2025-11-25", {})):
             answer = await caller.send(ECHO, {"text": "a"}, version=version, capabilities=capabilities)
-            assert read_error(answer) == error["message"]
+            assert re.fullmatch(CANNOT_ASK, read_error(answer))
+
+
+@pytest.mark.parametrize("version", [NEWEST, "2025-11-25"])
+async def test_a_call_of_a_client_without_forms_waits_and_reaches_the_server_once_it_is_approved(
+    app: App, caller: Caller, version: str
+) -> None:
+    async def send() -> Any:
+        return await caller.send(ECHO, {"text": f"waits in {version}"}, version=version, capabilities={})
+
+    before = await count_calls(app)
+    waits = read_error(await send())
+    (pending,) = await app.approvals.pending.list_waiting()
+    assert (pending.tool_id, pending.profile, pending.caller) == (ECHO, PROFILE, "address 127.0.0.1")
+    assert read_error(await send()) == waits
+    await app.approvals.pending.approve(pending.id, decider=None)
+    assert (await send())["result"]["structuredContent"] == {"text": f"waits in {version}"}
+    assert await count_calls(app) == before + 2
+    again = re.fullmatch(CANNOT_ASK, read_error(await send()))
+    assert again
+    assert again[1] != pending.id
+    await app.approvals.pending.decline(again[1], decider=None)
+    assert read_error(await send()).startswith("older__echo was not called: a person declined it")
+    assert await app.approvals.pending.list_waiting() == []
 
 
 async def test_searches_and_descriptions_say_which_tools_need_approval(app: App) -> None:

@@ -2,8 +2,8 @@
 
 The caller's client asks the question, as an elicitation. Clients of 2026-07-28 get it as the result of the call, and
 call again with the answer; what was asked is in the state of the call, which the surface seals for this caller and
-these arguments. Older clients are asked while the call waits. A server that then needs input too has its own state
-inside ours, so that the call is not approved twice.
+these arguments. Older clients are asked while the call waits. Calls of clients that cannot ask wait in the store. A
+server that then needs input too has its own state inside ours, so that the call is not approved twice.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import hashlib
 import json
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,11 +26,14 @@ from toolscript.domain.redaction import redact_arguments
 from toolscript.domain.servers import Ask, CallRelay, CallResult
 from toolscript.ports.access import ApprovalStore
 from toolscript.services.catalogue.visibility import Visibility
+from toolscript.services.tools.pending_calls import PendingCalls
 
 QUESTION_KEY = "toolscript_approval"
 # How long a question can be answered, and an approval be used.
 APPROVAL_SECONDS = 600.0
 MAX_ARGUMENTS = 2000
+# Of a call that waits. An invisible character is written with up to ten, so that is at most 80 kB in the store.
+MAX_PENDING_ARGUMENTS = 8000
 STORE_SECONDS = 5.0
 _METHOD = "elicitation/create"
 _STRICTNESS = tuple(ApprovalPolicy)
@@ -80,6 +83,7 @@ class Approvals:
         self._visibility = visibility
         self._store = store
         self._clock = clock
+        self.pending = PendingCalls(store, clock)
 
     def are_needed(self, item: Item) -> bool:
         """Whether the caller of the current request needs an approval for each call of the item."""
@@ -93,11 +97,19 @@ class Approvals:
             case ApprovalPolicy.WRITES:
                 return not item.is_read_only
 
-    async def obtain(self, item: Item, arguments: Mapping[str, Any], relay: CallRelay) -> ApprovedCall:
-        """The call as it goes on, approved where that is needed.
+    async def obtain(
+        self,
+        item: Item,
+        arguments: Mapping[str, Any],
+        relay: CallRelay,
+        list_secrets: Callable[[], Sequence[str]] = tuple,
+    ) -> ApprovedCall:
+        """The call as it goes on, approved where that is needed. Nobody is shown the secrets of the configuration that
+        `list_secrets` returns.
 
-        Raises ApprovalRequired with the question, or without one if the caller cannot be asked or its approval is not
-        valid; ApprovalDeclined; TimedOut if an older client does not answer; Unavailable if the store does not.
+        Raises ApprovalRequired with the question, or without one if the caller cannot be asked, so that the call waits
+        for a person, or if its approval is not valid; ApprovalDeclined; TimedOut if an older client does not answer;
+        Unavailable if the store does not.
         """
         state = _read_state(relay.answers) if relay.answers else {}
         passed = replace(relay, answers=_find_server_answers(state, relay.answers)) if relay.answers else relay
@@ -111,21 +123,37 @@ class Approvals:
                 responses = relay.answers.get("inputResponses")
                 _require_consent(item, responses.get(QUESTION_KEY) if isinstance(responses, Mapping) else None)
             return ApprovedCall(passed, binding, until)
+        text = json.dumps(redact_arguments(arguments, secrets=list_secrets()), ensure_ascii=False, indent=2)
         if not _can_show_forms(relay):
-            raise ApprovalRequired(
-                f"{item.id} needs a person's approval before each call, and this caller cannot be asked: call it with "
-                "an MCP client that supports elicitation, or change `approval` (TOOLSCRIPT_APPROVAL, the server's "
-                "entry, the profile)",
-                details=_name(item),
-            )
-        if relay.ask is None:
+            await self._let_wait(item, binding, text, "this caller cannot be asked")
+        elif relay.ask is None:
             raise ApprovalRequired(
                 f"{item.id} needs a person's approval before each call: answer the question, and call it again",
-                question=_build_question(item, arguments, json.dumps(_build_ticket("question", binding, until))),
+                question=_build_question(item, text, json.dumps(_build_ticket("question", binding, until))),
                 details=_name(item),
             )
-        _require_consent(item, await _ask(item, arguments, relay.ask))
+        else:
+            await self._ask(item, binding, text, relay.ask)
         return ApprovedCall(replace(passed, answers={}), binding, until)
+
+    async def _let_wait(self, item: Item, binding: str, text: str, why: str) -> None:
+        await self.pending.use_approval(item, binding, _cut(text, MAX_PENDING_ARGUMENTS), why)
+
+    async def _ask(self, item: Item, binding: str, text: str, ask: Ask) -> None:
+        """Asks an older client while the call waits. Raises as `obtain` does."""
+        try:
+            async with asyncio.timeout(APPROVAL_SECONDS):
+                answer = await ask(_METHOD, _build_form(item, text))
+        except TimeoutError:
+            raise TimedOut(
+                f"{item.id} was not called: nobody approved it within {APPROVAL_SECONDS / 60:g} minutes",
+                details={**_name(item), "seconds": APPROVAL_SECONDS},
+            ) from None
+        except Exception as error:  # noqa: BLE001  (the client's, of a package that only surfaces know)
+            why = f"its caller's client could not ask for approval ({error})"
+            await self._let_wait(item, binding, text, why)
+        else:
+            _require_consent(item, answer)
 
     async def _use_up(self, item: Item, binding: str, state: Mapping[str, Any]) -> None:
         """Raises ApprovalRequired unless the state is for this call, in time, and used for the first time."""
@@ -157,21 +185,6 @@ def _can_show_forms(relay: CallRelay) -> bool:
     return isinstance(modes, Mapping) and (not modes or "form" in modes)
 
 
-async def _ask(item: Item, arguments: Mapping[str, Any], ask: Ask) -> Mapping[str, Any]:
-    try:
-        async with asyncio.timeout(APPROVAL_SECONDS):
-            return await ask(_METHOD, _build_form(item, arguments))
-    except TimeoutError:
-        raise TimedOut(
-            f"{item.id} was not called: nobody approved it within {APPROVAL_SECONDS / 60:g} minutes",
-            details={**_name(item), "seconds": APPROVAL_SECONDS},
-        ) from None
-    except Exception as error:  # the client's, of a package that only surfaces know
-        raise ApprovalRequired(
-            f"{item.id} was not called: its caller's client could not ask for approval ({error})", details=_name(item)
-        ) from error
-
-
 def _require_consent(item: Item, answer: Any) -> None:
     """Raises ApprovalDeclined unless the person has allowed the call."""
     answer = answer if isinstance(answer, Mapping) else {}
@@ -184,19 +197,23 @@ def _require_consent(item: Item, answer: Any) -> None:
     )
 
 
-def _build_question(item: Item, arguments: Mapping[str, Any], state: str) -> CallResult:
-    questions = {QUESTION_KEY: {"method": _METHOD, "params": _build_form(item, arguments)}}
+def _build_question(item: Item, text: str, state: str) -> CallResult:
+    questions = {QUESTION_KEY: {"method": _METHOD, "params": _build_form(item, text)}}
     return CallResult({"resultType": "input_required", "inputRequests": questions, "requestState": state})
 
 
-def _build_form(item: Item, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The question as a person reads it: without secrets, and with invisible characters made visible."""
-    shown = json.dumps(redact_arguments(arguments), ensure_ascii=False, indent=2)
-    if len(shown) > MAX_ARGUMENTS:
-        shown = f"{shown[:MAX_ARGUMENTS]}… ({len(shown)} characters, of which the first {MAX_ARGUMENTS} are shown)"
+def _build_form(item: Item, text: str) -> dict[str, Any]:
+    """The question as a person reads it, with the arguments as JSON without secrets."""
     name, server = make_visible(item.id, keep=""), make_visible(item.server, keep="")
-    message = f"Allow {name} (of the server {server}) with these arguments?\n{make_visible(shown)}"
+    message = f"Allow {name} (of the server {server}) with these arguments?\n{_cut(text, MAX_ARGUMENTS)}"
     return {"message": message, "requestedSchema": _FORM}
+
+
+def _cut(text: str, limit: int) -> str:
+    """The beginning of the text, with invisible characters made visible."""
+    if len(text) > limit:
+        text = f"{text[:limit]}… ({len(text)} characters, of which the first {limit} are shown)"
+    return make_visible(text)
 
 
 def _bind(item: Item, arguments: Mapping[str, Any]) -> str:

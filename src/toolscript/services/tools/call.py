@@ -106,8 +106,8 @@ class CallTool:
         """The tool's result, within that many seconds.
 
         Raises NotFound, Quarantined, InvalidArguments (naming the field), ApprovalRequired (with the question, if the
-        caller can be asked), ApprovalDeclined, ToolFailed with the tool's own result, UpstreamFailed with the server's
-        own message, TimedOut, or Unavailable.
+        caller can be asked; otherwise the call waits), ApprovalDeclined, ToolFailed with the tool's own result,
+        UpstreamFailed with the server's own message, TimedOut, or Unavailable.
         """
         event = {"tool": item_id[:MAX_NAME], "server": "", "arguments": "", "arguments_checked": True, "bytes": 0}
         record = partial(record_event, self._events)
@@ -122,12 +122,13 @@ class CallTool:
                     f"the arguments of {item_id} must be a JSON object", details={"field": "", "allowed": "an object"}
                 )
             _require_json(arguments)
-            secrets = () if self._digests_arguments else list_configured_secrets(self._gateway.specs.values())
+            secrets = () if self._digests_arguments else self._list_secrets()
             describe = partial(describe_arguments, as_digest=self._digests_arguments, secrets=secrets)
             event["arguments"] = await work_on(arguments, describe)
             async with limit.run():
                 event["arguments_checked"] = await self._check(item, arguments, limit.seconds)
-            approved = await self._approvals.obtain(item, arguments, limit.exclude_answers(relay))
+            asking = limit.exclude_answers(relay)
+            approved = await self._approvals.obtain(item, arguments, asking, self._list_secrets)
             async with limit.run():
                 max_seconds = limit.seconds if relay.ask is None else limit.seconds + ANSWER_SECONDS
                 result = approved.keep_state(await self._gateway.call(item, arguments, max_seconds, approved.relay))
@@ -136,6 +137,9 @@ class CallTool:
                 reason = result.text or "the server gave no reason"
                 raise ToolFailed(f"{item_id} failed: {reason}", result=result, details={"server": item.server})
         return result
+
+    def _list_secrets(self) -> list[str]:
+        return list_configured_secrets(self._gateway.specs.values())
 
     async def _find_item(self, item_id: str) -> Item | None:
         if item := self._snapshots.find_item(item_id):

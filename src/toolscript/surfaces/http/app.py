@@ -42,7 +42,7 @@ from toolscript.surfaces.http.routers import (
     tools,
     workflows,
 )
-from toolscript.surfaces.http.routers.access import sign_in
+from toolscript.surfaces.http.routers.access import approvals, sign_in
 from toolscript.surfaces.http.served_app import ServedApp
 
 # A request is matched with the routers in this order, at some 30 µs each: those of searches and calls come first.
@@ -62,6 +62,7 @@ ROUTERS = (
     servers.router,
     logins.router,
     sign_in.router,
+    approvals.router,
     results.router,
     code.router,
     evaluation.router,

@@ -11,14 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.databases import open_memory_database
 from tests.fixtures.examples import scale_examples
-from toolscript.domain.access import ApprovalPolicy
+from toolscript.adapters.sql.access.approvals import SqlApprovals
+from toolscript.domain.access import ApprovalPolicy, PendingCall
 from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import ApprovalDeclined, ApprovalRequired, TimedOut, Unavailable
 from toolscript.domain.profiles import Profile
 from toolscript.domain.servers import CallRelay, CallResult
 from toolscript.ports.access import ApprovalStore
-from toolscript.services.tools import approval
+from toolscript.services.tools import approval, pending_calls
 from toolscript.services.tools.approval import APPROVAL_SECONDS, MAX_ARGUMENTS, QUESTION_KEY, Approvals
 
 pytestmark = pytest.mark.req("G-13")
@@ -43,25 +45,16 @@ class Clock:
         return self.now
 
 
-class UsedTickets:
-    """A store that never fails."""
-
-    def __init__(self) -> None:
-        self._used: set[str] = set()
-
-    async def use(self, ticket: str, *, now: float, expires_at: float) -> bool:
-        assert now < expires_at
-        is_new = ticket not in self._used
-        self._used.add(ticket)
-        return is_new
-
-
-class FrozenStore:
+class FrozenStore(SqlApprovals):
     """A store that never answers."""
 
     async def use(self, ticket: str, *, now: float, expires_at: float) -> bool:
         await asyncio.sleep(60)
         return True
+
+    async def submit(self, call: PendingCall, *, limit: int) -> PendingCall | None:
+        await asyncio.sleep(60)
+        return None
 
 
 def build_approvals(
@@ -72,7 +65,8 @@ def build_approvals(
     store: ApprovalStore | None = None,
 ) -> Approvals:
     of_profile = None if profile is None else Profile("p", approval=profile)
-    return Approvals(gateway, lambda _: server, Mock(profile=of_profile), store or UsedTickets(), clock or Clock())
+    store = store or SqlApprovals(open_memory_database())
+    return Approvals(gateway, lambda _: server, Mock(profile=of_profile), store, clock or Clock())
 
 
 def answer_again(state: Any, responses: Any = None) -> CallRelay:
@@ -148,11 +142,14 @@ async def test_answers_of_a_wrong_shape_are_no_approval(responses: Any) -> None:
 
 
 async def test_while_the_store_does_not_answer_no_approval_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(approval, "STORE_SECONDS", 0.01)
-    approvals = build_approvals(WRITES, store=FrozenStore())
+    for module in (approval, pending_calls):
+        monkeypatch.setattr(module, "STORE_SECONDS", 0.01)
+    approvals = build_approvals(WRITES, store=FrozenStore(open_memory_database()))
     state = (await get_question(approvals, {})).raw["requestState"]
     with pytest.raises(Unavailable, match="the approval could not be checked"):
         await approvals.obtain(WRITER, {}, answer_again(state))
+    with pytest.raises(Unavailable, match="call the tool again"):
+        await approvals.obtain(WRITER, {}, CallRelay())
     assert (await approvals.obtain(READER, {}, MODERN)).binding is None
 
 

@@ -178,6 +178,7 @@ class ToolResponse(ToolSummaryResponse):
     output_schema: dict[str, Any] | None
     annotations: dict[str, Any] | None
     needs_approval: Literal[True] | None = Field(
-        default=None, description="A person has to approve each call, so it cannot be called here. Otherwise left out."
+        default=None,
+        description="A person has to approve each call: a call here waits for a decision. Otherwise left out.",
     )
     server_state: CallState | None = Field(default=None, description=SERVER_STATE)
