@@ -44,8 +44,8 @@ ECHO = "older__echo"
 REFUSED_STATE = "the requestState is not one that this gateway gave to you for this call"
 CANNOT_ASK = (
     "older__echo needs a person's approval before each call, and this caller cannot be asked. The call waits as "
-    r"(\w{6}) for another 15 min: ask a person to approve it, with `toolscript approvals approve \1`, and repeat "
-    "the same call after it is approved"
+    r"(\w{6}) for another 15 min: ask a person to approve it, with `toolscript approvals approve \1` or on the page "
+    "Access of the console, and repeat the same call after it is approved"
 )
 
 

@@ -1,4 +1,4 @@
-"""Calls that wait for a person, because their caller's client cannot ask: a person decides with
+"""Calls that wait for a person, because their caller's client cannot ask: a person decides in the console or with
 `toolscript approvals`, and the caller repeats the call.
 
 An approval counts once, for the same caller with the same tool, definition and arguments. Who made a call cannot decide
@@ -58,8 +58,8 @@ class PendingCalls:
         minutes = max(1, round((call.expires_at - now) / 60))
         raise ApprovalRequired(
             f"{item.id} needs a person's approval before each call, and {why}. The call waits as {call.id} for another "
-            f"{minutes} min: ask a person to approve it, with `toolscript approvals approve {call.id}`, and repeat "
-            "the same call after it is approved",
+            f"{minutes} min: ask a person to approve it, with `toolscript approvals approve {call.id}` or on the page "
+            "Access of the console, and repeat the same call after it is approved",
             details={**about, "approval": call.id},
         )
 

@@ -42,7 +42,7 @@ from toolscript.surfaces.http.routers import (
     tools,
     workflows,
 )
-from toolscript.surfaces.http.routers.access import approvals, sign_in
+from toolscript.surfaces.http.routers.access import approvals, keys, sign_in
 from toolscript.surfaces.http.served_app import ServedApp
 
 # A request is matched with the routers in this order, at some 30 µs each: those of searches and calls come first.
@@ -63,6 +63,7 @@ ROUTERS = (
     logins.router,
     sign_in.router,
     approvals.router,
+    keys.router,
     results.router,
     code.router,
     evaluation.router,

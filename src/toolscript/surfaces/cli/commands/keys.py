@@ -1,15 +1,13 @@
 """`toolscript keys`: named keys for people and programs that use the gateway.
 
-Keys are written to the store directly, not through a gateway: no key, whatever its scopes, can create another one.
+Keys are written to the store directly, not through a gateway: who can write to the store needs no key for that.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-import time
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -20,6 +18,7 @@ from toolscript.surfaces.cli.client.session import read_settings
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.tables import Columns, print_table
 from toolscript.surfaces.cli.terminal.text import print_answer, print_note
+from toolscript.surfaces.json.access import build_key_response, build_keys_response
 
 if TYPE_CHECKING:
     from toolscript.services.access.keys import Keys
@@ -105,7 +104,7 @@ def create(
         )
 
     key, secret = _run(settings, work)
-    print_answer({**_build_key_response(key), "key": secret}, _show_created)
+    print_answer({**build_key_response(key), "key": secret}, _show_created)
     if len(_run(settings, lambda keys: keys.list_all(), read_only=True)) == 1:
         print_note(FIRST_KEY, label="note")
 
@@ -116,7 +115,7 @@ def create(
 def list_() -> None:
     """List all keys with their scopes, without their secrets."""
     found = _run(read_settings(), lambda keys: keys.list_all(), read_only=True)
-    print_answer({"keys": [_build_key_response(key) for key in found]}, _show_keys)
+    print_answer(build_keys_response(found), _show_keys)
 
 
 @keys.command()
@@ -126,7 +125,7 @@ def list_() -> None:
 def revoke(name: str) -> None:
     """Make a key invalid for good, on every gateway within seconds."""
     key = _run(read_settings(), lambda keys: keys.revoke(name))
-    print_answer(_build_key_response(key), lambda answer: click.echo(f"Revoked {answer['name']}."))
+    print_answer(build_key_response(key), lambda answer: click.echo(f"Revoked {answer['name']}."))
 
 
 def _run(settings: Settings, work: Callable[[Keys], Awaitable[Result]], *, read_only: bool = False) -> Result:
@@ -150,25 +149,6 @@ def _parse_duration(text: str) -> float:
             details={"field": "--expires"},
         )
     return float(seconds)
-
-
-def _build_key_response(key: AccessKey) -> dict[str, Any]:
-    return {
-        "name": key.name,
-        "scopes": sorted(key.scopes),
-        "tenant": key.tenant,
-        "plan": key.plan,
-        "calls_per_minute": key.calls_per_minute,
-        "concurrent_calls": key.concurrent_calls,
-        "state": key.get_state(time.time()),
-        "created_at": _format_time(key.created_at),
-        "expires_at": _format_time(key.expires_at),
-        "revoked_at": _format_time(key.revoked_at),
-    }
-
-
-def _format_time(seconds: float | None) -> str | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def _show_created(answer: Answer) -> None:

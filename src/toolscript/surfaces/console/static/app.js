@@ -71,13 +71,18 @@ function Shell() {
     <${SignIn} /><${ShortcutHelp} />`;
 }
 
-installShortcuts();
-const { page: first, query } = route.get();
-if (first === "sign-in") {
+/** Signs in with a link of `toolscript open`, also one that is pasted into a tab that shows the page already. */
+async function signInFromAddress() {
+  const { page, query } = route.get();
+  if (page !== "sign-in") return;
   replaceAddress(link("search"));  // no code is left in the history
   route.set({ page: "search", rest: "", query: new URLSearchParams() });
   await signInByLink(query.get("code") ?? "");
 }
+
+installShortcuts();
+await signInFromAddress();
+route.subscribe(signInFromAddress);
 const root = document.getElementById("app");
 root.replaceChildren();
 render(html`<${Shell} />`, root);

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from toolscript.domain.access import PendingState
+from toolscript.domain.access import PendingState, Scope
 from toolscript.surfaces.http.schemas.models import RequestModel, ResponseModel
 
 
@@ -45,3 +45,46 @@ class PendingCallsResponse(ResponseModel):
 
     calls: list[PendingCallResponse]
     total: int
+
+
+class CreateKeyRequest(RequestModel):
+    """A key to create."""
+
+    name: str = Field(min_length=1, max_length=64, description="Logs show it.", examples=["ci"])
+    scopes: list[Scope] = Field(min_length=1, max_length=len(Scope), description="What the key allows.")
+    expires_in_seconds: float | None = Field(
+        default=None, ge=60, le=3650 * 86_400, description="When the key expires, from now on. Default: never."
+    )
+    tenant: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=256,
+        description="Whose documents the key is for, with the scope `documents`. Default: TOOLSCRIPT_TENANT.",
+    )
+
+
+class KeyResponse(ResponseModel):
+    """A key, without its secret."""
+
+    name: str
+    scopes: list[Scope]
+    tenant: str | None = Field(description="Whose documents the key is for; null without the scope `documents`.")
+    plan: str
+    calls_per_minute: int | None
+    concurrent_calls: int | None
+    state: str = Field(description="`active`, `expired` or `revoked`.")
+    created_at: str
+    expires_at: str | None
+    revoked_at: str | None
+
+
+class KeysResponse(ResponseModel):
+    """All keys by name, also those that are expired or revoked."""
+
+    keys: list[KeyResponse]
+
+
+class CreatedKeyResponse(KeyResponse):
+    """A new key."""
+
+    key: str = Field(description="The secret, which is stored nowhere and never shown again.")

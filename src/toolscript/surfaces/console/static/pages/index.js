@@ -8,6 +8,7 @@ export const PAGES = [
   { name: "skills", title: "Skills", icon: "skills", key: "k", load: () => import("./skills.js") },
   { name: "files", title: "Files", icon: "files", load: () => import("./files.js") },
   { name: "calls", title: "Calls", icon: "calls", load: () => import("./calls.js") },
+  { name: "access", title: "Access", icon: "key", load: () => import("./access.js") },
   { name: "quality", title: "Quality", icon: "quality", load: () => import("./quality.js") },
   { name: "health", title: "Health", icon: "health", load: () => import("./health.js") },
 ];
