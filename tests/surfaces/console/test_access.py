@@ -158,6 +158,7 @@ async def test_without_keys_the_owner_sees_documents_without_signing_in(folder: 
     with run_gateway(folder, "--data-dir", str(data)) as gateway:
         page = await open_page(f"{gateway.url}/#/files?as=documents")
         await page.get_by_role("region", name="Documents", exact=True).wait_for()
+        await page.close()  # it would report that its gateway has ended
 
 
 @pytest.mark.extended
