@@ -12,8 +12,11 @@ from toolscript.domain.catalog import Item, ItemType, Schema, Schemas, StoredIte
 from toolscript.domain.search import TermCounts
 from toolscript.retrieval.capabilities import NO_SUBJECTS, Capabilities, Subjects
 from toolscript.retrieval.text.fuzzy import Names
-from toolscript.retrieval.text.spelling import Spelling
+from toolscript.retrieval.text.spelling import Spelling, is_english
 from toolscript.retrieval.text.words import words
+
+# A name that the texts of more other tools have is a word of the catalogue: redis, grafana.
+MAX_OTHER_TEXTS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +74,11 @@ class CatalogueFacts:
         spelt: Counter[str] = Counter(dict.fromkeys(capabilities.vocabulary, 0))
         spelt.update(chain.from_iterable(each.spelt for each in facts.values()))
         self.items = facts
-        self.names = Names((item_id, each.name) for item_id, each in facts.items())
-        self.spelling = Spelling(spelt)
+        self.names = Names(((item_id, each.name) for item_id, each in facts.items()), self._is_rare)
+        self.spelling = Spelling(spelt, (words(each.name) for each in facts.values()))
+        self._texts_with_word = spelt
+        self._tools_named = Counter("".join(words(each.name)) for each in facts.values())
+        self._server_words = frozenset(chain.from_iterable(words(each.server) for each in facts.values()))
         self.subjects: Mapping[str, Subjects] = {
             item_id: each.subjects for item_id, each in facts.items() if each.subjects != NO_SUBJECTS
         }
@@ -106,6 +112,11 @@ class CatalogueFacts:
         """The other items with the same definition, by the positions of their servers."""
         others = (each for each in self.variants.get(item_id, ()) if each != item_id)
         return tuple(sorted(others, key=lambda each: (get_position(get_server(each)), each)))
+
+    def _is_rare(self, word: str) -> bool:
+        """Whether a word is neither English nor common in the catalogue, where it is not the name of a tool."""
+        others = self._texts_with_word[word] - self._tools_named[word]
+        return others <= MAX_OTHER_TEXTS and word not in self._server_words and not is_english(word)
 
     def is_mistyped(self, text: str) -> bool:
         """Whether a text has a word that no tool has; a name with a typo does."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from rapidfuzz import fuzz, process
 from rapidfuzz.distance import OSA
 
-from toolscript.retrieval.text.words import words
+from toolscript.retrieval.text.mentions import find_mentions
+from toolscript.retrieval.text.words import STOP_WORDS, words
 
 # Below this ratio two names are different names, not the same one mistyped.
 MIN_RATIO = 0.7
@@ -44,36 +45,46 @@ class NameMatches:
 class Names:
     """The names and ids of a catalogue."""
 
-    def __init__(self, named: Iterable[tuple[str, str]]) -> None:
-        """Takes pairs of id and name."""
+    def __init__(self, named: Iterable[tuple[str, str]], is_rare: Callable[[str], bool] = lambda _: False) -> None:
+        """Takes pairs of id and name. A word that `is_rare` means the tool of that name wherever it stands."""
+        self._is_rare = is_rare
         self._as_given: dict[str, list[str]] = {}
         self._by_key: dict[str, list[str]] = {}
         for item_id, name in named:
             for given in {name, item_id}:
                 self._as_given.setdefault(given, []).append(item_id)
-            for key in {_key(name)[:MAX_CHARACTERS], _key(item_id)[:MAX_CHARACTERS]} - {""}:
+            for key in {_build_key(name), _build_key(item_id)} - {""}:
                 self._by_key.setdefault(key, []).append(item_id)
         self._keys = sorted(self._by_key, key=len)
         self._letters = _letters(self._keys)
         self._lengths = np.array([len(key) for key in self._keys])
 
-    def match(self, query: str, *, mistyped: bool = False) -> NameMatches:
-        """Matches the whole query as a name, and each part of it that is written like an identifier.
+    def match(self, query: str, *, mistyped: bool = False, corrected: str = "") -> NameMatches:
+        """Matches the whole query as a name, each part of it that is written like an identifier, and exactly each that
+        the sentence mentions as a name.
 
         Where a word of the query is `mistyped`, a name that differs in few letters is nearly as good as the exact name;
-        otherwise it is another name: `get_user` is not `set_user`.
+        otherwise it is another name: `get_user` is not `set_user`. So is the name that the words of the `corrected`
+        query are, stop words left out: `reed a fil`.
         """
         parts = [query.strip(), *_identifiers(query)]
-        keys = {_key(part)[:MAX_CHARACTERS] for part in parts} - {""}
-        exact = frozenset(i for key in keys for i in self._by_key.get(key, ()))
+        keys = {_build_key(part) for part in parts} - {""}
+        parts += find_mentions(query, self._is_name, self._is_rare)
+        exact = frozenset(i for key in map(_build_key, parts) for i in self._by_key.get(key, ()))
         if len(query.split()) > MAX_WORDS:
-            keys.discard(_key(query)[:MAX_CHARACTERS])
+            keys.discard(_build_key(query))
         as_given = {i for part in parts for i in self._as_given.get(part, ())}
         close = {i: 1.0 if i in as_given else REWRITTEN for i in exact}
-        for key, likeness in self._close(sorted(keys), mistyped):
+        near = self._close(sorted(keys), mistyped)
+        if corrected and corrected != query:
+            near += self._match_corrected(query, corrected)
+        for key, likeness in near:
             for i in self._by_key[key]:
                 close[i] = max(close.get(i, 0.0), likeness)
         return NameMatches(exact, dict(sorted(close.items(), key=lambda pair: -pair[1])[: max(KEPT, len(exact))]))
+
+    def _is_name(self, text: str) -> bool:
+        return _build_key(text) in self._by_key
 
     def _close(self, keys: Sequence[str], mistyped: bool) -> list[tuple[str, float]]:
         """The catalogue's keys that are similar to any of these, and how similar they are."""
@@ -87,6 +98,11 @@ class Names:
                     (near[n], _likeness(key, near[n], float(ratios[n]) / 100, mistyped)) for n in best if ratios[n]
                 ]
         return found
+
+    def _match_corrected(self, query: str, corrected: str) -> list[tuple[str, float]]:
+        key = _build_key(" ".join(word for word in words(corrected) if word not in STOP_WORDS))
+        ratio = fuzz.ratio(_build_key(query), key) / 100
+        return [(key, REWRITTEN - (1 - ratio) / 4)] if key in self._by_key else []
 
     def _may_be_near(self, key: str) -> list[str]:
         """The keys whose ratio may reach the minimum, by length and by counts of letters: a letter that only one of two
@@ -115,8 +131,8 @@ def _letters(keys: Sequence[str]) -> NDArray[np.int8]:
     return counts.reshape(_LETTERS, len(keys)).astype(np.int8)
 
 
-def _key(text: str) -> str:
-    return "".join(words(text))
+def _build_key(text: str) -> str:
+    return "".join(words(text))[:MAX_CHARACTERS]
 
 
 def _identifiers(query: str) -> list[str]:

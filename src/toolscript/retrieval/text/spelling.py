@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from itertools import product
 
 from rapidfuzz import process
 from rapidfuzz.distance import OSA
@@ -27,6 +28,9 @@ REPLACED = (6, NEVER)
 MIN_PART = 4
 # A text of more words than this, most of them unknown, is in another language.
 FEW = 4
+# Words beside a typo are corrected together with it to the words of a name, if they are so long: `reed a fil`.
+MIN_BESIDE_TYPO = 3
+NAME_WORDS = range(2, 5)
 
 # A known word with one of these prefixes or suffixes is spelt correctly, although no list has it.
 _PREFIXES = ("re", "un", "pre", "de", "in", "non", "dis", "over", "under", "mis", "sub", "multi", "auto", "micro")
@@ -42,9 +46,11 @@ _TOKEN = re.compile(r"(?<![\w@#./\\:-])[^\W\d_]+(?![\w@/\\]|[.:-]\w)")
 class Spelling:
     """The spelling of the words of one catalogue."""
 
-    def __init__(self, counts: Mapping[str, int]) -> None:
-        """Takes the catalogue's words, and the number of tools that have each."""
+    def __init__(self, counts: Mapping[str, int], names: Iterable[Sequence[str]] = ()) -> None:
+        """Takes the catalogue's words, the number of tools that have each, and the words of the tools' names."""
         self._counts = counts
+        self._names = frozenset(tuple(name) for name in names if len(name) in NAME_WORDS)
+        self._name_words = sorted({word for name in self._names for word in name})
         self._stems = stem_all(counts)
         self._starting = _by_first_letter(w for w in counts if w.isalpha())
 
@@ -68,7 +74,28 @@ class Spelling:
         typos = [t for t in unknown if t.islower() or (t == tokens[0] and t[1:].islower())]
         nearest = {t: self._nearest(t.casefold()) for t in typos}
         replaced = {typo: word for typo, word in nearest.items() if word}
+        replaced |= self._find_mistyped_names([t.casefold() for t in tokens if t.islower()], set(typos))
         return _TOKEN.sub(lambda m: replaced.get(m[0], m[0]), text)
+
+    def _find_mistyped_names(self, tokens: Sequence[str], typos: Iterable[str]) -> dict[str, str]:
+        """The words to replace so that consecutive ones, of which one is a typo, are the words of a name. One that
+        exists and that the catalogue does not have may be replaced, too: of `reed a fil`, `reed`."""
+        informative = [t for t in tokens if t not in STOP_WORDS]
+        for length in reversed(NAME_WORDS):
+            for start in range(len(informative) - length + 1):
+                part = informative[start : start + length]
+                if self._name_words and not set(typos).isdisjoint(part):
+                    choices = [self._find_near_name_words(word) for word in part]
+                    found = next((name for name in product(*choices) if name in self._names), None)
+                    if found:
+                        return {word: right for word, right in zip(part, found, strict=True) if word != right}
+        return {}
+
+    def _find_near_name_words(self, word: str) -> list[str]:
+        if self.is_own(word) or len(word) < MIN_BESIDE_TYPO:
+            return [word]
+        near = process.extract(word, self._name_words, scorer=OSA.distance, score_cutoff=1, limit=None)
+        return sorted((w for w, _, _ in near if w[0] == word[0]), key=self._preference)
 
     def _is_made_of_known(self, word: str) -> bool:
         for form in (word, stem(word)):
@@ -104,6 +131,13 @@ class Spelling:
     def _preference(self, word: str) -> tuple[int, int, str]:
         """The sort key: words of the catalogue, the most frequent first; then the most common other words."""
         return -self._counts.get(word, 0), _general().ranks.get(word, len(_general().ranks)), word
+
+
+def is_english(word: str) -> bool:
+    """Whether the general vocabulary has a folded word, in this or another form; of every word where the package came
+    without a model."""
+    general = _general()
+    return not general.ranks or word in STOP_WORDS or word in general.ranks or stem(word) in general.stems
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,8 @@ class ToolRanking:
             legs, prepared.terms.full_score, self._retriever.similarity, weight, about, tools, self.learned, variants
         )
         if catalogue and is_hybrid:
-            named = catalogue.names.match(text, mistyped=catalogue.is_mistyped(text))
+            mistyped = catalogue.is_mistyped(text)
+            named = catalogue.names.match(text, mistyped=mistyped, corrected=prepared.text)
             found.raise_named(named if view.ids is None else named.select(view.ids))
             found.raise_capable()
         best = [(i, score) for i, score in found.sort() if view.shows(i)]

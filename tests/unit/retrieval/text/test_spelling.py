@@ -33,6 +33,34 @@ def test_typos_in_plain_words_are_corrected(typed: str, meant: str) -> None:
     assert SPELLING.correct(typed) == meant
 
 
+NAMED = Spelling(
+    dict.fromkeys("read file list files create pull request send email".split(), 2),
+    [["read", "file"], ["list", "files"], ["create", "pull", "request"], ["send", "email"]],
+)
+
+
+@pytest.mark.req("S-02")
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("reed a fil", "read a file"),
+        ("reed the fil please", "read the file please"),
+        ("please crate a pul requst", "please create a pull request"),
+        ("sent an emial", "send an email"),
+    ],
+)
+def test_words_beside_a_typo_become_the_words_of_a_name(typed: str, meant: str) -> None:
+    assert NAMED.correct(typed) == meant
+
+
+@pytest.mark.req("S-02")
+@pytest.mark.parametrize(
+    "right", ["lost files", "reed instruments", "show the last files", "a real file", "ready fuel"]
+)
+def test_words_that_exist_are_not_changed_without_a_typo_beside_them(right: str) -> None:
+    assert NAMED.correct(right) == right
+
+
 @pytest.mark.req("S-02")
 @pytest.mark.parametrize(
     "right",

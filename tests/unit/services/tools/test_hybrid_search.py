@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
 from tests.fixtures.databases import open_memory_database
+from tests.fixtures.real_servers import load_real_tools
 from toolscript.adapters.batching_embedder import BatchingEmbedder
 from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
@@ -72,6 +74,18 @@ async def test_a_task_in_plain_words_finds_its_tool_with_confidence_and_reason(d
 @pytest.mark.parametrize("query", ["read_fil", "raed_file", "readfile", "ReadFile", "read-file", "READ_FILE"])
 async def test_a_name_written_any_way_and_mistyped_is_found_first(demo: ToolSearch, query: str) -> None:
     assert (await demo.search(query)).hits[0].id == "filesystem__read_file"
+
+
+@pytest.mark.req("S-02")
+async def test_a_name_with_a_typo_in_each_word_is_found_first(demo: ToolSearch) -> None:
+    assert (await demo.search("reed a fil")).hits[0].id == "filesystem__read_file"
+
+
+@pytest.mark.req("S-02")
+async def test_a_name_of_a_real_server_with_a_typo_in_each_word_is_found_first(shared_data: Path) -> None:
+    async with searching(None, load_real_tools(shared_data)) as search:
+        assert (await search.search("reed a fil")).hits[0].name == "read_file"
+        assert (await search.search("lst isues")).hits[0].name == "list_issues"
 
 
 @pytest.mark.req("S-02")
