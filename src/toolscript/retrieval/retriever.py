@@ -29,6 +29,7 @@ from toolscript.retrieval.bm25 import QueryTerms, query_terms
 from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.query import DEFAULT_RULES, QueryRules
 from toolscript.retrieval.query_forms import CountTerms, weigh_query_forms
+from toolscript.retrieval.text.needs import MIN_CHARACTERS
 from toolscript.retrieval.text.words import replace_unencodable, term_frequencies
 
 NO_TERMS = QueryTerms(Terms(), 0.0)
@@ -138,7 +139,7 @@ class Retriever:
             lexical = rankings.pop() if prepared.terms.terms.ids else []
             if len(rankings) > 1:
                 payloads = {c.id: c.payload for ranking in [*rankings, lexical] for c in ranking}
-                dense, needs = await self._compare_needs(prepared.needs, vectors, collection, payloads)
+                dense, needs = await self._compare_needs(prepared, vectors, collection, payloads)
                 return Legs(dense, lexical, needs)
             return Legs(rankings[0] if rankings else [], lexical)
 
@@ -150,21 +151,24 @@ class Retriever:
 
     async def _compare_needs(
         self,
-        needs: Sequence[Need],
+        prepared: PreparedQuery,
         vectors: Sequence[Vector],
         collection: str,
         payloads: Mapping[str, Mapping[str, Any]],
     ) -> tuple[list[Candidate], dict[str, str]]:
         """The candidates with those payloads, and the nearest need of each. A candidate scores half its similarity to
-        the whole query, whose vector is the first, and half that to its nearest need."""
+        the whole query, whose vector is the first, and half that to its nearest need. One vector says all of a short
+        query: a candidate scores at least its similarity to that."""
         stored = await self._index.vectors(collection, list(payloads))
         if not stored:
             return [], {}
         cosines = np.stack(list(stored.values())) @ np.stack(vectors).T
         scores = WHOLE * cosines[:, 0] + (1 - WHOLE) * cosines[:, 1:].max(axis=1)
+        if len(prepared.text) < MIN_CHARACTERS:
+            scores = np.maximum(scores, cosines[:, 0])
         nearest = cosines[:, 1:].argmax(axis=1)
         found = [Candidate(i, float(score), payloads[i]) for i, score in zip(stored, scores, strict=True)]
-        return sort_candidates(found), {i: needs[n].text for i, n in zip(stored, nearest, strict=True)}
+        return sort_candidates(found), {i: prepared.needs[n].text for i, n in zip(stored, nearest, strict=True)}
 
     async def _embed(self, texts: Sequence[str], deadline: Deadline, report: SearchReport) -> list[Vector]:
         """The vectors of the texts; none if the model fails for any of them."""

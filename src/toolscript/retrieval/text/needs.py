@@ -1,13 +1,15 @@
-"""Cuts a long request into its needs: agents send whole tasks, and one vector of many sentences is near to no tool."""
+"""Cuts a request into its needs: agents send whole tasks, and one vector of many sentences is near to no tool."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
+from toolscript.retrieval.text.clauses import split_clauses
 from toolscript.retrieval.text.words import STOP_WORDS, words
 
-# Shorter requests are one need. Longer ones are cut at the ends of sentences, and long sentences at clauses.
+# Shorter requests are cut where verbs have objects of their own. Longer ones are cut at the ends of sentences, too, and
+# long sentences at all clauses.
 MIN_CHARACTERS = 250
 MAX_SENTENCE_CHARACTERS = 90
 # A part with fewer words of its own belongs to the part before it.
@@ -22,11 +24,12 @@ _CLAUSES = re.compile(r",?(?:\s+(?:and|then|after\s+that|afterwards|finally|but|
 
 
 def split_needs(text: str) -> list[str]:
-    """The needs of a request, in their order; none for a request that is short or cannot be cut."""
+    """The needs of a request, in their order; none for a request that has only one."""
     if len(text) < MIN_CHARACTERS:
-        return []
-    parts = [part for sentence in _cut(text, _SENTENCES, 0, len(text)) for part in _cut_sentence(text, *sentence)]
-    parts = _join_short(text, parts)
+        parts = split_clauses(text)
+    else:
+        sentences = _cut(text, _SENTENCES, 0, len(text))
+        parts = _join_short(text, [part for sentence in sentences for part in _cut_sentence(text, *sentence)])
     size = -(-len(parts) // MAX_NEEDS)
     needs = [parts[at : at + size] for at in range(0, len(parts), size or 1)]
     return [text[need[0][0] : need[-1][1]] for need in needs] if len(needs) > 1 else []

@@ -36,8 +36,15 @@ def test_a_list_of_steps_is_cut_at_its_lines() -> None:
     assert split_needs("\n".join(f"- {step}" for step in steps))[1:] == steps[1:]
 
 
-def test_a_short_request_has_no_parts() -> None:
-    assert split_needs("Read the file. Then send it to Ada by mail.") == []
+@pytest.mark.req("Q-02")
+def test_a_short_request_is_cut_by_its_structure() -> None:
+    text = "Read report.csv, make a bar chart, post it to slack and open a jira ticket"
+    assert len(text) < MIN_CHARACTERS
+    assert split_needs(text) == ["Read report.csv", "make a bar chart", "post it to slack", "open a jira ticket"]
+
+
+def test_a_request_for_one_thing_has_no_parts() -> None:
+    assert split_needs("Read the file. Then mail it.") == []
     assert split_needs("x" * 4 * MIN_CHARACTERS) == []
 
 

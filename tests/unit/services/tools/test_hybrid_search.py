@@ -222,3 +222,19 @@ async def test_a_task_of_8000_characters_is_searched(demo: ToolSearch) -> None:
 @pytest.mark.req("S-01", "Q-02")
 async def test_a_short_request_has_no_needs(demo: ToolSearch) -> None:
     assert {hit.need for hit in (await demo.search("read a file and mail it")).hits} == {None}
+
+
+@pytest.mark.req("Q-02")
+async def test_every_need_of_a_short_request_to_real_servers_has_its_tool(
+    tool_model: OnnxEmbedder, shared_data: Path
+) -> None:
+    names = ("modelcontextprotocol__server-filesystem", "antv__mcp-server-chart", "modelcontextprotocol__server-slack")
+    items = load_real_tools(shared_data, *names, "mcp-atlassian")
+    async with searching(BatchingEmbedder(tool_model, similarity=tool_model.similarity), items) as search:
+        task = "read report.csv, make a bar chart, post it to slack and open a jira ticket"
+        hits = (await search.search(task, limit=6)).hits
+    found = {hit.name: hit.need for hit in hits}
+    assert found["generate_bar_chart"] == "make a bar chart"
+    assert found["slack_post_message"] == "post it to slack"
+    assert found["jira_create_issue"] == "open a jira ticket"
+    assert any(need == "read report.csv" for need in found.values())
