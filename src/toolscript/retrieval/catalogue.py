@@ -11,6 +11,7 @@ from itertools import chain
 from toolscript.domain.catalog import Item, ItemType, Schema, Schemas, StoredItem, get_server
 from toolscript.domain.search import TermCounts
 from toolscript.retrieval.capabilities import NO_SUBJECTS, Capabilities, Subjects
+from toolscript.retrieval.near_equals import NearEquals, find_successor, is_deprecated
 from toolscript.retrieval.text.fuzzy import Names
 from toolscript.retrieval.text.spelling import Spelling, is_english
 from toolscript.retrieval.text.words import words
@@ -83,6 +84,7 @@ class CatalogueFacts:
             item_id: each.subjects for item_id, each in facts.items() if each.subjects != NO_SUBJECTS
         }
         self._counts = TermCounts(len(facts), documents_with_term)
+        self.near_equals = _find_near_equals(facts)
         self.variants = _find_variants(facts)
         """The ids of all items with the same definition, for each item that is not the only one with its own."""
         groups = set(self.variants.values())
@@ -121,6 +123,20 @@ class CatalogueFacts:
     def is_mistyped(self, text: str) -> bool:
         """Whether a text has a word that no tool has; a name with a typo does."""
         return not all(map(self.spelling.is_own, words(text)))
+
+
+def _find_near_equals(facts: Mapping[str, ItemFacts]) -> NearEquals:
+    types = {item_id: each.type for item_id, each in facts.items() if each.type is not ItemType.TOOL}
+    deprecated = [(item_id, each) for item_id, each in facts.items() if is_deprecated(each.title, each.description)]
+    names: dict[str, dict[str, str]] = {each.server: {} for _, each in deprecated}
+    for item_id, each in facts.items() if names else ():
+        if each.server in names:
+            names[each.server].setdefault(each.name, item_id)
+    successors = {
+        item_id: find_successor(each.description, {n: i for n, i in names[each.server].items() if i != item_id})
+        for item_id, each in deprecated
+    }
+    return NearEquals(types, successors)
 
 
 def _find_variants(facts: Mapping[str, ItemFacts]) -> dict[str, tuple[str, ...]]:

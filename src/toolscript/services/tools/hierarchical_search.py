@@ -330,14 +330,16 @@ class HierarchicalSearch:
 
     async def _rank_tools(self, run: _Run, skill_ids: Sequence[str] | None) -> tuple[list[HierarchicalHit], int]:
         if run.request.strategy is Strategy.HYBRID and skill_ids is not None:
-            (inside, _), (everywhere, needs) = await asyncio.gather(
+            (inside, _, _), (everywhere, needs, named) = await asyncio.gather(
                 self._rank_within(run, skill_ids), self._rank_within(run, None)
             )
             best = {i: max(score, inside.get(i, 0.0)) for i, score in everywhere.items()}
-            found = dict(sort_scores({**inside, **best}))
+            ranked = sort_scores({**inside, **best})
+            ranked = run.catalogue.near_equals.order(ranked, named) if run.catalogue else ranked
         else:
-            found, needs = await self._rank_within(run, skill_ids)
-        ranked = list(found.items())
+            found, needs, _ = await self._rank_within(run, skill_ids)
+            ranked = list(found.items())
+        count = len(ranked)
         if run.catalogue:
             ranked = run.catalogue.fold_variants(ranked)
         chosen = self._choose(run, put_needs_first(ranked, needs))
@@ -354,7 +356,7 @@ class HierarchicalSearch:
         if run.request.strategy is not Strategy.HYBRID:  # without those that left these skills meanwhile
             where = _build_filter(run.request.item_type, skill_ids)
             usable = [hit for hit in usable if matches(where, hit.payload)]
-        return usable, len(found) if usable else 0
+        return usable, count if usable else 0
 
     def _choose(self, run: _Run, ranked: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
         """The tools of the answer: those at or above the threshold, then the closest."""
@@ -370,8 +372,11 @@ class HierarchicalSearch:
             return ()
         return tuple(i for i in run.catalogue.list_variants(item_id, self._get_position) if run.view.shows(i))
 
-    async def _rank_within(self, run: _Run, skill_ids: Sequence[str] | None) -> tuple[Scores, Mapping[str, str]]:
-        """The scores of the tools of these skills (of all without any), best first, and the need that each serves."""
+    async def _rank_within(
+        self, run: _Run, skill_ids: Sequence[str] | None
+    ) -> tuple[Scores, Mapping[str, str], frozenset[str]]:
+        """The scores of the tools of these skills (of all without any), best first, the need that each serves, and
+        those that the query names."""
         where = _build_filter(run.request.item_type, skill_ids)
         ranked = await self._ranking.rank(run.request.query, run.prepared, run.catalogue, run.report, where=where)
         found = dict(ranked.best)
@@ -381,7 +386,7 @@ class HierarchicalSearch:
             payloads = await self._ranking.read_payloads(named)
             outside = {i for i in named if not matches(where, payloads.get(i, {}))}
             found = {i: score for i, score in found.items() if i not in outside}
-        return found, ranked.legs.needs
+        return found, ranked.legs.needs, ranked.named
 
 
 def _read_payload(run: _Run, item_id: str, payloads: Mapping[str, Payload]) -> Payload:

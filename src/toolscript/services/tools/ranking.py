@@ -32,6 +32,8 @@ MAX_DEPTH = 2000
 # So many different tools are compared at least, however many copies of them there are.
 MIN_DISTINCT = 50
 BEST_RRF = 2 / (RRF_K + 1)
+# A name that is this similar to a part of the query is the one that is meant.
+MIN_LIKENESS = 0.9
 NO_SIGNALS = Signals(0.0, 0.0, 0.0, 0.0)
 
 # Returns the evidence for a candidate, given the words that it shares with the query.
@@ -57,6 +59,8 @@ class RankedTools:
     find_evidence: FindEvidence
     view: View
     signals: Signals = NO_SIGNALS
+    named: frozenset[str] = frozenset()
+    """Those whose names the query has, exactly or with a typo."""
 
 
 class ToolRanking:
@@ -142,13 +146,16 @@ class ToolRanking:
         found = Confidences(
             legs, prepared.terms.full_score, self._retriever.similarity, weight, about, tools, self.learned, variants
         )
+        called: frozenset[str] = frozenset()
         if catalogue and is_hybrid:
             mistyped = catalogue.is_mistyped(text)
             named = catalogue.names.match(text, mistyped=mistyped, corrected=prepared.text)
             found.raise_named(named if view.ids is None else named.select(view.ids))
             found.raise_capable()
+            called = frozenset(i for i, likeness in named.close.items() if likeness >= MIN_LIKENESS)
         best = [(i, score) for i, score in found.sort() if view.shows(i)]
-        return RankedTools(best, legs, found.evidence, view, found.signals)
+        best = catalogue.near_equals.order(best, called) if catalogue and is_hybrid else best
+        return RankedTools(best, legs, found.evidence, view, found.signals, called)
 
     def choose_closest(
         self, ranked: Sequence[tuple[str, float]], threshold: float, limit: int

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,26 @@ async def test_items_of_one_type_are_found_behind_those_of_others() -> None:
         found = await search.search("feed the zebra", limit=2, threshold=0, item_type=ItemType.TOOL)
     assert [hit.type for hit in found.hits] == ["tool", "tool"]
     assert found.report.counts["returned"] == 2
+
+
+@pytest.mark.req("S-01")
+async def test_a_deprecated_tool_of_a_real_server_is_behind_its_successor(
+    tool_model: OnnxEmbedder, shared_data: Path
+) -> None:
+    items = load_real_tools(shared_data, "modelcontextprotocol__server-filesystem")
+    async with searching(BatchingEmbedder(tool_model, similarity=tool_model.similarity), items) as search:
+        for query in ("read the contents of a file", "show me what is in notes.txt"):
+            found = [hit.name for hit in (await search.search(query, limit=20, threshold=0)).hits]
+            assert found.index("read_text_file") < found.index("read_file")
+        assert (await search.search("use read_file please")).hits[0].name == "read_file"
+
+
+@pytest.mark.req("S-01")
+async def test_a_tool_is_before_a_prompt_with_the_same_words() -> None:
+    prompt = Item("a", "feed_zebra", "Feed the zebra", type=ItemType.PROMPT)
+    async with searching(HashedEmbedder(64), [prompt, replace(prompt, server="b", type=ItemType.TOOL)]) as search:
+        hits = (await search.search("give the zebra some hay to feed it", threshold=0)).hits
+    assert [hit.type for hit in hits] == ["tool", "prompt"]
 
 
 @pytest.mark.req("S-01")
