@@ -102,6 +102,7 @@ from toolscript.services.tools.starting_servers import StartingServers
 from toolscript.services.tools.text_contents import FindTextContents
 from toolscript.services.tools.token_costs import TokenCosts
 from toolscript.services.tools.tool_map import DrawToolMap
+from toolscript.services.tools.variants import Variants
 from toolscript.services.trust.definition_reader import DefinitionReader
 from toolscript.services.trust.screening import Screening
 from toolscript.settings import Settings
@@ -291,16 +292,12 @@ class App:
 
     def _build_tool_searches(self, gateway: Gateway) -> tuple[ToolSearch, HierarchicalSearch]:
         ranking, snapshots, events = self.tool_ranking, self.snapshots, self.observability.events
-        order, starting = gateway.get_position, StartingServers(gateway, self.visibility)
+        variants = Variants(gateway.find_spec, gateway.get_position)
+        starting, counted = StartingServers(gateway, self.visibility), self.visibility.count_by_skill
         return (
-            ToolSearch(ranking, snapshots, starting=starting, get_position=order, events=events),
+            ToolSearch(ranking, snapshots, starting=starting, variants=variants, events=events),
             HierarchicalSearch(
-                ranking,
-                snapshots,
-                starting=starting,
-                get_position=order,
-                count_by_skill=self.visibility.count_by_skill,
-                events=events,
+                ranking, snapshots, starting=starting, variants=variants, count_by_skill=counted, events=events
             ),
         )
 

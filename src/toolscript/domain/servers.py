@@ -64,6 +64,10 @@ class OAuthSpec:
     """Whether calls of a named caller use the login of that caller, never that of the installation."""
 
 
+# Options of runners such as npx that change nothing of what runs.
+_WITHOUT_ASKING = ("-y", "--yes")
+
+
 @dataclass(frozen=True, slots=True)
 class ServerSpec:
     """One server of the configuration. Equal specs need no restart. The repr contains no secrets."""
@@ -113,6 +117,12 @@ class ServerSpec:
         parts = [self.transport, self.command, self.args, self.cwd, self.url, self.include_tools, self.exclude_tools]
         parts += [] if self.trust is None else [self.trust]  # the listing decides what goes into quarantine
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+    @property
+    def origin(self) -> tuple[str, ...]:
+        """The package and its arguments, or the address: the same for the entries of several clients for one server."""
+        args = (arg.removesuffix("@latest") for arg in self.args if arg not in _WITHOUT_ASKING)
+        return PureWindowsPath(self.command).stem, *args, self.url
 
     @property
     def is_toolscript(self) -> bool:

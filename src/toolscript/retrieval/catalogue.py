@@ -4,7 +4,7 @@ subjects of tools."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -96,23 +96,32 @@ class CatalogueFacts:
         """How many items contain each term."""
         return self._counts
 
-    def fold_variants(self, ranked: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
-        """The ranking with one item of each definition, the first."""
+    def fold_variants(
+        self, ranked: Sequence[tuple[str, float]], get_origin: Callable[[str], Hashable] = lambda _: None
+    ) -> list[tuple[str, float]]:
+        """The ranking with one item of each definition and origin, the first."""
         if not self.variants:
             return list(ranked)
-        seen: set[tuple[str, ...]] = set()
+        seen: set[tuple[Hashable, ...]] = set()
         folded = []
         for each in ranked:
             group = self.variants.get(each[0])
-            if group is None or group not in seen:
+            key = (group, get_origin(each[0])) if group else None
+            if key is None or key not in seen:
                 folded.append(each)
-            if group is not None:
-                seen.add(group)
+            if key is not None:
+                seen.add(key)
         return folded
 
-    def list_variants(self, item_id: str, get_position: Callable[[str], int]) -> tuple[str, ...]:
-        """The other items with the same definition, by the positions of their servers."""
-        others = (each for each in self.variants.get(item_id, ()) if each != item_id)
+    def list_variants(
+        self,
+        item_id: str,
+        get_position: Callable[[str], int],
+        get_origin: Callable[[str], Hashable] = lambda _: None,
+    ) -> tuple[str, ...]:
+        """The other items with the same definition and origin, by the positions of their servers."""
+        group, own = self.variants.get(item_id, ()), get_origin(item_id)
+        others = (each for each in group if each != item_id and get_origin(each) == own)
         return tuple(sorted(others, key=lambda each: (get_position(get_server(each)), each)))
 
     def _is_rare(self, word: str) -> bool:

@@ -124,7 +124,7 @@ class Gateway:
 
     def get_approval(self, server: str) -> ApprovalPolicy:
         """Which tools of that server a person has to approve before each call, by its entry."""
-        spec = self._find_spec(server)
+        spec = self.find_spec(server)
         return spec.approval if spec else ApprovalPolicy.NEVER
 
     def find_call_state(self, server: str) -> CallState | None:
@@ -404,15 +404,15 @@ class Gateway:
 
     def offers(self, item: Item) -> bool:
         """Whether the item's server is configured here, and its configuration allows the item."""
-        spec = self._find_spec(item.server)
+        spec = self.find_spec(item.server)
         return spec is not None and spec.allows_item(item)
 
     def offers_everything(self, server: str) -> bool:
         """Whether the server is configured here, and its configuration excludes nothing."""
-        spec = self._find_spec(server)
-        return spec is not None and spec.allows_everything
+        return (spec := self.find_spec(server)) is not None and spec.allows_everything
 
-    def _find_spec(self, server: str) -> ServerSpec | None:
+    def find_spec(self, server: str) -> ServerSpec | None:
+        """The entry of a server; None for one that is not configured."""
         connection = self._connections.get(server)
         return connection.spec if connection else self._expected.get(server)
 

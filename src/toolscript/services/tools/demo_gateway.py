@@ -15,12 +15,12 @@ class DemoGateway(Gateway):
     """A gateway without servers: hits say so, and so does every call."""
 
     def find_call_state(self, server: str) -> CallState | None:
-        return CallState.DEMO if self._find_spec(server) is None else super().find_call_state(server)
+        return CallState.DEMO if self.find_spec(server) is None else super().find_call_state(server)
 
     async def call(
         self, item: Item, arguments: Mapping[str, Any], within: float, relay: CallRelay = NO_RELAY
     ) -> CallResult:
-        if self._find_spec(item.server) is None:
+        if self.find_spec(item.server) is None:
             raise build_refusal(item.id)
         return await super().call(item, arguments, within, relay)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar
@@ -32,6 +32,7 @@ from toolscript.services.support.result_cache import ResultCache
 from toolscript.services.support.search_events import record_tool_search
 from toolscript.services.tools.ranking import ToolRanking
 from toolscript.services.tools.starting_servers import StartingServers
+from toolscript.services.tools.variants import Variants
 
 # Skills that score this much less than the best one are not matched: their tools are hardly ever among the best
 # (docs/decisions/0011). The best may score more than 1 before its score is clipped.
@@ -111,7 +112,9 @@ class HierarchicalHit(NamedTuple):
     output_schema: Schema | None = None
     annotations: Schema | None = None
     variants: tuple[str, ...] = ()
-    """Tools of other servers with the same definition, in the order of the configuration."""
+    """The same tool of other servers, in the order of the configuration."""
+    server_arguments: str = ""
+    """In what its server differs from others with a tool of the same definition: a folder, an address."""
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -162,18 +165,17 @@ class HierarchicalSearch:
         snapshots: CatalogueSnapshots,
         timeouts: StageTimeouts | None = None,
         starting: StartingServers | None = None,
-        get_position: Callable[[str], int] = lambda _: 0,
+        variants: Variants | None = None,
         events: EventSink | None = None,
         count_by_skill: CountBySkill = count_everything,
     ) -> None:
-        """While servers are `starting`, reports say so. `get_position` returns the position of a server in the
-        configuration; `count_by_skill` counts the tools that the caller may see."""
+        """While servers are `starting`, reports say so. `count_by_skill` counts the tools that the caller may see."""
         self._ranking = ranking
         self._count_by_skill = count_by_skill
         self._snapshots = snapshots
         self._timeouts = timeouts or StageTimeouts()
         self._starting = starting
-        self._get_position = get_position
+        self._variants = variants or Variants()
         self._events = events
         self._results: ResultCache[_Key, HierarchicalResults] = ResultCache()
         self._running: dict[_Key, asyncio.Future[HierarchicalResults | None]] = {}
@@ -341,12 +343,11 @@ class HierarchicalSearch:
             ranked = list(found.items())
         count = len(ranked)
         if run.catalogue:
-            ranked = run.catalogue.fold_variants(ranked)
+            ranked = self._variants.fold(ranked, run.catalogue)
         chosen = self._choose(run, put_needs_first(ranked, needs))
         payloads = await self._ranking.read_payloads([i for i, _ in chosen], PAYLOAD)
         hits = [
-            HierarchicalHit(i, score, _read_payload(run, i, payloads), variants=self._list_variants(run, i))
-            for i, score in chosen
+            self._add_variants(run, HierarchicalHit(i, score, _read_payload(run, i, payloads))) for i, score in chosen
         ]
         usable = [hit for hit in hits if None not in map(hit.payload.get, REQUIRED_FIELDS)]
         if len(usable) < len(hits):
@@ -367,10 +368,13 @@ class HierarchicalSearch:
         room = min(request.closest, request.limit - len(sure))
         return [*sure, *self._ranking.choose_closest(ranked, request.tool_threshold, room)]
 
-    def _list_variants(self, run: _Run, item_id: str) -> tuple[str, ...]:
+    def _add_variants(self, run: _Run, hit: HierarchicalHit) -> HierarchicalHit:
         if run.catalogue is None or not run.catalogue.variants:
-            return ()
-        return tuple(i for i in run.catalogue.list_variants(item_id, self._get_position) if run.view.shows(i))
+            return hit
+        variants = self._variants.list_ids(hit.id, run.catalogue, run.view)
+        return hit._replace(
+            variants=variants, server_arguments=self._variants.describe_arguments(hit.id, run.catalogue)
+        )
 
     async def _rank_within(
         self, run: _Run, skill_ids: Sequence[str] | None
@@ -403,7 +407,8 @@ async def _add_schemas(hits: Sequence[HierarchicalHit], run: _Run) -> list[Hiera
     if missing:
         _note_failure(run.report, SCHEMAS_STAGE, f"{missing[0]} is no longer in the catalogue")
     none = None, None, None
-    return [HierarchicalHit(hit.id, hit.score, hit.payload, *(schemas[hit.id] or none), hit.variants) for hit in hits]
+    found = ((hit, *(schemas[hit.id] or none)) for hit in hits)
+    return [hit._replace(input_schema=given, output_schema=out, annotations=notes) for hit, given, out, notes in found]
 
 
 async def _run_stage(report: SearchReport, name: str, seconds: float, work: Coroutine[Any, Any, T], fallback: T) -> T:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from toolscript.domain.catalog import ItemType
@@ -20,6 +20,7 @@ from toolscript.services.catalogue.visibility import View
 from toolscript.services.support.search_events import record_tool_search
 from toolscript.services.tools.ranking import Blend, FindEvidence, ToolRanking
 from toolscript.services.tools.starting_servers import StartingServers
+from toolscript.services.tools.variants import Variants
 
 EMBEDDING_SECONDS = 10.0
 RULES = QueryRules(has_content=words, blank_error=Invalid, length_error=Invalid, max_characters=MAX_TASK_CHARACTERS)
@@ -45,7 +46,9 @@ class ToolHit:
     evidence: Evidence = field(default_factory=Evidence)
     """What its confidence is made of."""
     variants: tuple[str, ...] = ()
-    """Tools of other servers with the same definition, in the order of the configuration."""
+    """The same tool of other servers, in the order of the configuration."""
+    server_arguments: str = ""
+    """In what its server differs from others with a tool of the same definition: a folder, an address."""
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -78,15 +81,14 @@ class ToolSearch:
         snapshots: CatalogueSnapshots,
         *,
         starting: StartingServers | None = None,
-        get_position: Callable[[str], int] = lambda _: 0,
+        variants: Variants | None = None,
         events: EventSink | None = None,
     ) -> None:
-        """While servers are `starting`, reports say so. `get_position` returns the position of a server in the
-        configuration."""
+        """While servers are `starting`, reports say so."""
         self._ranking = ranking
         self._snapshots = snapshots
         self._starting = starting
-        self._get_position = get_position
+        self._variants = variants or Variants()
         self._events = events
 
     async def search(
@@ -136,7 +138,7 @@ class ToolSearch:
             best = [(i, score) for i, score in ranked.best if i in catalogue.items]
             if item_type is not None:
                 best = [(i, score) for i, score in best if catalogue.items[i].type == item_type]
-            best = put_needs_first(catalogue.fold_variants(best), needs)
+            best = put_needs_first(self._variants.fold(best, catalogue), needs)
             sure = [each for each in best if each[1] >= threshold][:limit]
             callable_ones = [each for each in best if not catalogue.items[each[0]].quarantine]
             near = self._ranking.choose_closest(callable_ones, threshold, min(closest, limit - len(sure)))
@@ -146,14 +148,15 @@ class ToolSearch:
                 for i, score in (*sure, *near)
             ]
             if catalogue.variants:
-                hits = [replace(hit, variants=self._list_variants(hit.id, catalogue, ranked.view)) for hit in hits]
+                hits = [self._add_variants(hit, catalogue, ranked.view) for hit in hits]
         if self._starting:
             self._starting.add_to(report)
         report.counts.update(candidates=len(ranked.best), returned=len(sure))
         return ToolResults(text, hits[: len(sure)], threshold, hits[len(sure) :], report)
 
-    def _list_variants(self, item_id: str, catalogue: CatalogueFacts, view: View) -> tuple[str, ...]:
-        return tuple(i for i in catalogue.list_variants(item_id, self._get_position) if view.shows(i))
+    def _add_variants(self, hit: ToolHit, catalogue: CatalogueFacts, view: View) -> ToolHit:
+        variants = self._variants.list_ids(hit.id, catalogue, view)
+        return replace(hit, variants=variants, server_arguments=self._variants.describe_arguments(hit.id, catalogue))
 
 
 def _build_hit(

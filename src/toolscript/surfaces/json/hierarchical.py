@@ -45,6 +45,8 @@ def build_tool_hit(
     }
     if tool.variants:
         hit["variants"] = list(tool.variants)
+    if tool.server_arguments:
+        hit["server_arguments"] = tool.server_arguments
     if state := find_state(get_server(tool.id)):
         hit["server_state"] = state.value
     if payload.get("quarantine"):
@@ -62,6 +64,7 @@ def _build_close(tool: HierarchicalHit) -> dict[str, Any]:
         "score": tool.score,
         "description": shorten(str(tool.payload["description"]), MAX_LINE),
         **({"variants": list(tool.variants)} if tool.variants else {}),
+        **({"server_arguments": tool.server_arguments} if tool.server_arguments else {}),
     }
 
 

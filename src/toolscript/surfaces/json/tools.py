@@ -33,7 +33,8 @@ def find_no_state(_: str) -> None:
 def build_search_response(results: ToolResults, find_state: FindState = find_no_state) -> dict[str, Any]:
     """Builds the response of `GET /search` and `toolscript search --json`. It has `degraded` if a part failed,
     `serversStarting` if servers are still starting that the catalogue has nothing of, `for` in each result if the
-    request has several needs, `variants` in those that other servers have too, `serverState` in those of servers that
+    request has several needs, `variants` in those that other servers have too, `serverArguments` in those
+    whose servers differ from others only in arguments, `serverState` in those of servers that
     are asleep or stopped, and `quarantined` with the reason in those that cannot be called; `closest` if there are
     tools that are not as sure as the threshold, but near."""
     degraded = {"degraded": list(results.report.degraded)} if results.report.degraded else {}
@@ -50,6 +51,7 @@ def build_search_response(results: ToolResults, find_state: FindState = find_no_
                 "description": hit.description,
                 **({"for": hit.need} if hit.need else {}),
                 **({"variants": list(hit.variants)} if hit.variants else {}),
+                **({"serverArguments": hit.server_arguments} if hit.server_arguments else {}),
                 **({"serverState": state.value} if (state := find_state(hit.server)) else {}),
                 **({"quarantined": hit.quarantine} if hit.quarantine else {}),
             }
@@ -69,6 +71,7 @@ def _build_close(hit: ToolHit) -> dict[str, Any]:
         "confidence": hit.confidence,
         "description": shorten(hit.description, MAX_LINE),
         **({"variants": list(hit.variants)} if hit.variants else {}),
+        **({"serverArguments": hit.server_arguments} if hit.server_arguments else {}),
     }
 
 

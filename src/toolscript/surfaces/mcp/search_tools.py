@@ -42,7 +42,7 @@ _NOTES = {
 
 class ResultLine(NamedTuple):
     """A result as it is printed: `note` is the reason for it, or its skills; `need` is the part of the request that it
-    serves; `variants` are the same tool of other servers."""
+    serves; `variants` are the same tool of other servers; `server_arguments` tell its server from others like it."""
 
     id: str
     score: float
@@ -50,6 +50,7 @@ class ResultLine(NamedTuple):
     description: str
     need: str | None = None
     variants: Sequence[str] = ()
+    server_arguments: str = ""
 
 
 class FoundTools(NamedTuple):
@@ -121,7 +122,12 @@ async def _search_standard(app: App, query: HierarchicalQuery, caller: Caller) -
         closest=query.closest,
     )
     hits, closest = (
-        [ResultLine(hit.id, hit.confidence, hit.reason, hit.description, hit.need, hit.variants) for hit in part]
+        [
+            ResultLine(
+                hit.id, hit.confidence, hit.reason, hit.description, hit.need, hit.variants, hit.server_arguments
+            )
+            for hit in part
+        ]
         for part in (found.hits, found.closest)
     )
     notes = _describe_degradation(found.report)
@@ -190,6 +196,8 @@ async def _format_results(app: App, found: FoundTools) -> list[str]:
             lines.append(f"  {shorten(hit.description, MAX_LINE)}")
         if hit.need:
             lines.append(f"  for: {shorten(hit.need, MAX_LINE)}")
+        if hit.server_arguments:
+            lines.append(f"  server's arguments: {hit.server_arguments}")
         if hit.variants:
             lines.append(f"  same tool of other servers: {_join_names(hit.variants, MAX_VARIANTS)}")
     return lines
@@ -210,6 +218,7 @@ def _to_lines(tools: Sequence[HierarchicalHit]) -> list[ResultLine]:
             ", ".join(tool.payload.get("skill_ids") or ()) or "no skill",
             str(tool.payload.get("description") or ""),
             variants=tool.variants,
+            server_arguments=tool.server_arguments,
         )
         for tool in tools
     ]

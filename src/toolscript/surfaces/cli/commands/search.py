@@ -206,6 +206,8 @@ def show(answer: Answer) -> None:
     states = {"Server": _get_state} if any(map(_get_state, records)) else {}
     variants = {"Same tool": lambda record: ", ".join(record.get("variants", ()))}
     variants = variants if any("variants" in record for record in records) else {}
+    if any("serverArguments" in record for record in records):
+        states["Server's arguments"] = lambda record: record.get("serverArguments", "")
     marks = {"Quarantined": lambda record: record.get("quarantined", "")}
     marks = marks if any("quarantined" in record for record in records) else {}
     closest = answer.get("closest", ())

@@ -11,7 +11,14 @@ from toolscript.domain.search import MAX_CLOSEST, SearchPart
 from toolscript.domain.servers import CallState
 from toolscript.services.tools.hierarchical_search import Strategy
 from toolscript.surfaces.http.schemas.models import DEGRADED, RequestModel, ResponseModel
-from toolscript.surfaces.http.schemas.tools import CLOSEST, QUARANTINED, SERVER_STATE, SERVERS_STARTING, VARIANTS
+from toolscript.surfaces.http.schemas.tools import (
+    CLOSEST,
+    QUARANTINED,
+    SERVER_ARGUMENTS,
+    SERVER_STATE,
+    SERVERS_STARTING,
+    VARIANTS,
+)
 
 QUERY = "What the tool should do, in plain words."
 ITEM_TYPE = "Only tools, prompts or resources. Default: all."
@@ -70,6 +77,7 @@ class FoundToolResponse(ResponseModel):
     )
     primary_skill_id: str | None
     variants: list[str] = Field(default_factory=list, description=VARIANTS)
+    server_arguments: str | None = Field(default=None, description=SERVER_ARGUMENTS)
     server_state: CallState | None = Field(default=None, description=SERVER_STATE)
     quarantined: str | None = Field(default=None, description=QUARANTINED)
     input_schema: dict[str, Any] | None = None
@@ -84,6 +92,7 @@ class CloseHierarchicalToolResponse(ResponseModel):
     score: float
     description: str = Field(description="One line.")
     variants: list[str] = Field(default_factory=list, description=VARIANTS)
+    server_arguments: str | None = Field(default=None, description=SERVER_ARGUMENTS)
 
 
 class TokenCountResponse(ResponseModel):

@@ -53,8 +53,12 @@ QUARANTINED = "Why it is in quarantine and cannot be called. Left out if it can.
 
 
 VARIANTS = (
-    "Ids of the tools of other servers with the same name, description and schemas, in the order of the configuration: "
-    "a call to one of them runs on its server. Left out if there are none."
+    "Ids of the tools of other servers with the same package, arguments, name, description and schemas, in the order "
+    "of the configuration: a call to one of them runs on its server. Left out if there are none."
+)
+SERVER_ARGUMENTS = (
+    "In what the server differs from others with the same tool, such as a folder or an address, without secrets. Left "
+    "out if there are no such servers."
 )
 
 
@@ -93,6 +97,7 @@ class ToolHitResponse(CamelResponseModel):
         description="The part of a long request that it serves. Left out for a request that is short.",
     )
     variants: list[str] = Field(default_factory=list, description=VARIANTS)
+    server_arguments: str | None = Field(default=None, description=SERVER_ARGUMENTS)
     server_state: CallState | None = Field(default=None, description=SERVER_STATE)
     quarantined: str | None = Field(default=None, description=QUARANTINED)
     parts: PartsResponse | None = Field(default=None, description="Left out unless `explain` is true.")
@@ -111,6 +116,7 @@ class CloseToolResponse(CamelResponseModel):
     confidence: float = Field(ge=0, le=1)
     description: str = Field(description="One line.")
     variants: list[str] = Field(default_factory=list, description=VARIANTS)
+    server_arguments: str | None = Field(default=None, description=SERVER_ARGUMENTS)
 
 
 class ToolSearchResponse(CamelResponseModel):

@@ -1,0 +1,65 @@
+"""Which tools of equal definition are the same tool: those of servers with the same package and arguments. Two servers
+for different folders have different tools, and the hits say which folder.
+
+Servers without an entry in the configuration count as the same one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from toolscript.domain.catalog import get_server
+from toolscript.domain.redaction import REDACTED, is_secret_argument, redact_arguments, redact_text
+from toolscript.domain.servers import ServerSpec
+from toolscript.retrieval.catalogue import CatalogueFacts
+from toolscript.services.catalogue.visibility import View
+
+MAX_CHARACTERS = 120
+# A shorter value of a secret variable would hide parts of ordinary words.
+MIN_SECRET = 4
+
+
+class Variants:
+    """Folds variants into one hit, and says in what tools of equal definition differ."""
+
+    def __init__(
+        self,
+        find_spec: Callable[[str], ServerSpec | None] = lambda _: None,
+        get_position: Callable[[str], int] = lambda _: 0,
+    ) -> None:
+        """`find_spec` returns the entry of a server, `get_position` its position in the configuration."""
+        self._find_spec = find_spec
+        self._get_position = get_position
+
+    def fold(self, ranked: Sequence[tuple[str, float]], catalogue: CatalogueFacts) -> list[tuple[str, float]]:
+        """The ranking with the first of each tool's variants."""
+        return catalogue.fold_variants(ranked, self._get_origin)
+
+    def list_ids(self, item_id: str, catalogue: CatalogueFacts, view: View) -> tuple[str, ...]:
+        """The other variants of a tool that the caller may see, in the order of the configuration."""
+        others = catalogue.list_variants(item_id, self._get_position, self._get_origin)
+        return tuple(i for i in others if view.shows(i))
+
+    def describe_arguments(self, item_id: str, catalogue: CatalogueFacts) -> str:
+        """The arguments by which a tool's server differs from those of its equals, without secrets; empty if there are
+        no such servers."""
+        spec, own = self._find_spec(get_server(item_id)), self._get_origin(item_id)
+        origins = {self._get_origin(i) for i in catalogue.variants.get(item_id, ())} - {own, ()}
+        if spec is None or not origins:
+            return ""
+        shared = frozenset.intersection(*map(frozenset, origins))
+        *args, url = own[1:]
+        given = [*args, url.partition("?")[0]]
+        named = {**spec.env, **spec.headers}
+        secrets = [value for name, value in named.items() if is_secret_argument(name) and len(value) >= MIN_SECRET]
+        shown = redact_arguments(given, secrets=sorted(secrets, key=len, reverse=True))
+        distinct: list[str] = []
+        for text, raw in zip(shown, given, strict=True):
+            if text == REDACTED:
+                distinct = distinct[:-1] if distinct and distinct[-1].startswith("-") else distinct
+            elif raw not in shared:
+                distinct.append(text)
+        return redact_text(" ".join(" ".join(distinct).split()))[:MAX_CHARACTERS]
+
+    def _get_origin(self, item_id: str) -> tuple[str, ...]:
+        spec = self._find_spec(get_server(item_id))
+        return spec.origin if spec else ()
