@@ -4,8 +4,9 @@ text does not mention it: a shell runs git. The tables are data, and a user's fi
 from __future__ import annotations
 
 import json
+import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import resources
@@ -23,6 +24,9 @@ KEYS: Mapping[str, Mapping[str, type]] = {
     "capability": {"name": str, "tools": list, "serves": list, "wholly": list},
 }
 FORMS: Mapping[type, str] = {str: "text", list: "a list", bool: "true or false"}
+
+_SENTENCE_END = re.compile(r"(?<=[.!?])\s|\n")
+_CONTRAST = re.compile(r"\b(?:instead of|rather than|unlike|without|not|never|blocked)\b", re.IGNORECASE)
 
 Table = Mapping[str, Mapping[str, Any]]
 Tables = Mapping[str, Table]
@@ -65,7 +69,9 @@ class Capabilities:
             for weight, phrases in ((HINT, content["hints"]), (MARK, content["marks"]))
             for phrase in phrases
         )
-        self._of_kinds = _Phrases((phrase, key, MARK) for key, content in kinds.items() for phrase in content["tools"])
+        self._of_kinds = _Phrases(
+            ((phrase, key, MARK) for key, content in kinds.items() for phrase in content["tools"]), _strip_inflection
+        )
         self._known: dict[Subjects, Subjects] = {}
         self.vocabulary = frozenset(
             word
@@ -78,20 +84,22 @@ class Capabilities:
         """The domains of a query."""
         return _enough(self._of_domains.find(words(text)))
 
-    def of_tool(self, name: Sequence[str], server: Sequence[str], description: Sequence[str]) -> Subjects:
-        """The domains and capabilities of a tool, from the words of its name, its server's name and its description.
+    def of_tool(self, name: Sequence[str], server: Sequence[str], summary: Sequence[str]) -> Subjects:
+        """The domains and capabilities of a tool, from the words of its name, its server's name and the `summary` of
+        its description.
 
-        A description may mention other subjects (a diff "as git shows it"), so it gives no domain, and a single word in
-        it gives no capability.
+        A summary may mention other subjects (a diff "as git shows it"), so it gives no domain, and a single word in it
+        gives no capability.
         """
-        content = self._of_kinds.find(description)
+        content = self._of_kinds.find(summary)
         kinds = _enough(self._of_kinds.find(name) | {f: weight for f, weight in content.items() if " " in f[0]})
         subjects = Subjects(_enough(self._of_domains.find(name) | self._of_domains.find(server)), kinds)
         return self._known.setdefault(subjects, subjects)
 
     def infer(self, query_domains: frozenset[str], tool: Subjects) -> Inference | None:
-        """How a tool of another domain can do what the query needs; None if it cannot, or is of one of its domains."""
-        if not query_domains.isdisjoint(tool.domains):
+        """How a tool can do what the query needs; None if it cannot, or has a domain: a shell in a container serves
+        containers, and a tool of the query's domains needs no inference."""
+        if tool.domains:
             return None
         kinds = [kind for kind in sorted(tool.kinds) if not query_domains.isdisjoint(self._serves[kind])]
         domains = query_domains & frozenset().union(*(self._serves[kind] for kind in kinds))
@@ -107,15 +115,16 @@ class Capabilities:
 class _Phrases:
     """Finds the phrases of a table in a text, by their first word: most words of a text start no phrase."""
 
-    def __init__(self, content: Iterable[tuple[str, str, int]]) -> None:
+    def __init__(self, content: Iterable[tuple[str, str, int]], get_form: Callable[[str], str] | None = None) -> None:
+        self._form = get_form or get_word_form
         self._starting: dict[str, list[tuple[list[str], str, str, int]]] = {}
         for phrase, key, weight in content:
-            stemmed = [_form(w) for w in words(phrase)]
+            stemmed = [self._form(w) for w in words(phrase)]
             self._starting.setdefault(stemmed[0], []).append((stemmed, " ".join(stemmed), key, weight))
 
     def find(self, text: Sequence[str]) -> dict[tuple[str, str], int]:
         """The phrases in a list of words, with the key that each stands for and its weight."""
-        stemmed = [_form(w) for w in text]
+        stemmed = [self._form(w) for w in text]
         if self._starting.keys().isdisjoint(stemmed):
             return {}
         return {
@@ -127,10 +136,25 @@ class _Phrases:
 
 
 @lru_cache(maxsize=65_536)
-def _form(word: str) -> str:
+def get_word_form(word: str) -> str:
     """The stem of a word. Words in -er and -or keep that ending: "contains" must not match "container"."""
     one = word.removesuffix("s")
     return one if one.endswith(("er", "or")) else stem(word)
+
+
+def _strip_inflection(word: str) -> str:
+    """A word without its inflection. A stem is too short for what a tool is: that of "terminate" is "terminal"'s."""
+    for ending in ("ing", "ed", "es", "s"):
+        if word.endswith(ending) and len(word) > len(ending) + 2 and not word.endswith("ss"):
+            word = word.removesuffix(ending)
+            break
+    return word.removesuffix("e")
+
+
+def summarize_purpose(description: str) -> str:
+    """What a description says first, up to what the tool is not for: later sentences mention other things."""
+    sentence = _SENTENCE_END.split(description.strip(), maxsplit=1)[0]
+    return _CONTRAST.split(sentence, maxsplit=1)[0]
 
 
 def _enough(find: Mapping[tuple[str, str], int]) -> frozenset[str]:

@@ -10,7 +10,7 @@ from itertools import chain
 
 from toolscript.domain.catalog import Item, ItemType, Schema, Schemas, StoredItem, get_server
 from toolscript.domain.search import TermCounts
-from toolscript.retrieval.capabilities import NO_SUBJECTS, Capabilities, Subjects
+from toolscript.retrieval.capabilities import NO_SUBJECTS, Capabilities, Subjects, summarize_purpose
 from toolscript.retrieval.near_equals import NearEquals, find_successor, is_deprecated
 from toolscript.retrieval.text.fuzzy import Names
 from toolscript.retrieval.text.spelling import Spelling, is_english
@@ -59,7 +59,7 @@ def build_facts(stored: StoredItem, digest: str, capabilities: Capabilities) -> 
         description=item.description,
         terms=stored.terms,
         spelt=frozenset({*name, *server, *description, *words(" ".join(item.parameters))}),
-        subjects=capabilities.of_tool(name, server, description),
+        subjects=capabilities.of_tool(name, server, words(summarize_purpose(item.description))),
         schemas=(item.input_schema, item.output_schema, item.annotations),
         definition=item.definition,
         quarantine=item.quarantine,
@@ -83,6 +83,8 @@ class CatalogueFacts:
         self.subjects: Mapping[str, Subjects] = {
             item_id: each.subjects for item_id, each in facts.items() if each.subjects != NO_SUBJECTS
         }
+        self.capable = [item_id for item_id, subjects in self.subjects.items() if subjects.kinds]
+        """The items that have a capability."""
         self._counts = TermCounts(len(facts), documents_with_term)
         self.near_equals = _find_near_equals(facts)
         self.variants = _find_variants(facts)

@@ -40,6 +40,8 @@ class QueryTopics:
     query_domains: frozenset[str]
     subjects: Mapping[str, Subjects]
     capabilities: Capabilities
+    capable: Collection[str] = ()
+    """The tools that have a capability."""
 
     def shares(self, item_id: str) -> bool:
         """Whether the tool is of one of the query's domains."""
@@ -117,24 +119,26 @@ class Confidences:
         self._values |= {i: names.close[i] for i in names.exact}
 
     def raise_capable(self) -> None:
-        """Raises tools of other domains that can do the work of the query's domains."""
+        """Raises tools of other domains that can do the work of the query's domains. Among many tools, those that can
+        do it wholly are in neither ranking: their texts are not near."""
         about, values = self._about, self._values
         if not about.query_domains:
             return
         nothing_found = max(values.values(), default=0.0) < INFERRED_ALONE
-        tools = [(i, about.subjects[i]) for i in values if i in about.subjects]
+        tools = [(i, about.subjects[i]) for i in dict.fromkeys([*values, *about.capable]) if i in about.subjects]
         best: Scores = {}
         for i, tool in tools:
             for domain in about.query_domains & tool.domains:
-                best[domain] = max(best.get(domain, 0.0), values[i])
+                best[domain] = max(best.get(domain, 0.0), values.get(i, 0.0))
         for i, tool in tools:
             by = about.capabilities.infer(about.query_domains, tool) if tool.kinds else None
-            if by:
+            if by and (i in values or by.wholly or nothing_found):
                 ahead = max((best[domain] for domain in by.domains if domain in best), default=1.0)
-                wanted = max(values[i] + INFERRED_MORE, INFERRED_ALONE if by.wholly or nothing_found else 0.0)
+                known = values.get(i, 0.0)
+                wanted = max(known + INFERRED_MORE, INFERRED_ALONE if by.wholly or nothing_found else 0.0)
                 wanted = min(wanted, UNNAMED, BEHIND * ahead)
-                if round(wanted, DIGITS) > round(values[i], DIGITS):
-                    self._inferred[i] = wanted - values[i], by.text
+                if round(wanted, DIGITS) > round(known, DIGITS):
+                    self._inferred[i] = wanted - known, by.text
                     values[i] = wanted
 
     def sort(self) -> list[tuple[str, float]]:

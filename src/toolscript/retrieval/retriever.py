@@ -149,6 +149,10 @@ class Retriever:
         """The payloads of those points that exist, or these fields of them."""
         return await self._index.payloads(collection, ids, fields) if ids else {}
 
+    async def count(self, collection: str, where: Filter) -> int:
+        """The number of points that match a filter."""
+        return await self._index.count(collection, where)
+
     async def _compare_needs(
         self,
         prepared: PreparedQuery,

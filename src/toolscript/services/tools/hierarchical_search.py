@@ -133,7 +133,9 @@ class HierarchicalResults(NamedTuple):
     """The nearest tools that are not as sure as the threshold."""
     skills: Sequence[SkillHit] = ()
     skill_ids_used: Sequence[str] | None = None
+    """Those of the skills that are near enough to the best one for a search of their tools."""
     candidates: int = 0
+    """How many tools were compared with the query."""
 
     @property
     def ids(self) -> list[str]:
@@ -288,9 +290,8 @@ class HierarchicalSearch:
         run = await self._begin(request, snapshot)
         if run.prepared.vector is None:
             return HierarchicalResults(request.query, request.strategy, run.report)
-        found = await self._find_skills(run) if request.strategy is not Strategy.DIRECT else []
-        skills = [hit for hit in found if hit.is_near]
-        ids = [hit.skill.id for hit in skills] or None
+        skills = await self._find_skills(run) if request.strategy is not Strategy.DIRECT else []
+        ids = [hit.skill.id for hit in skills if hit.is_near] or None
         hits, candidates = await self._find_tools(run, ids)
         sure = [hit for hit in hits if hit.score >= request.tool_threshold]
         near = hits[len(sure) :]
@@ -324,7 +325,7 @@ class HierarchicalSearch:
         return [hit for hit in hits if hit.score >= request.skill_threshold]
 
     async def _find_tools(self, run: _Run, skill_ids: Sequence[str] | None) -> tuple[list[HierarchicalHit], int]:
-        """The best tools, the confident ones first, and how many there were to choose from; none without a vector."""
+        """The best tools, the confident ones first, and how many were compared; none without a vector."""
         if run.prepared.vector is None:
             return [], 0
         work = self._rank_tools(run, skill_ids)
@@ -341,7 +342,6 @@ class HierarchicalSearch:
         else:
             found, needs, _ = await self._rank_within(run, skill_ids)
             ranked = list(found.items())
-        count = len(ranked)
         if run.catalogue:
             ranked = self._variants.fold(ranked, run.catalogue)
         chosen = self._choose(run, put_needs_first(ranked, needs))
@@ -357,7 +357,14 @@ class HierarchicalSearch:
         if run.request.strategy is not Strategy.HYBRID:  # without those that left these skills meanwhile
             where = _build_filter(run.request.item_type, skill_ids)
             usable = [hit for hit in usable if matches(where, hit.payload)]
-        return usable, count if usable else 0
+        return usable, await self._count_compared(run, skill_ids) if usable else 0
+
+    async def _count_compared(self, run: _Run, skill_ids: Sequence[str] | None) -> int:
+        """The number of tools among which the best ones were looked for: all that the caller may see of these skills
+        and this type, whichever engine ranked them."""
+        everywhere = skill_ids is None or run.request.strategy is Strategy.HYBRID
+        where = _build_filter(run.request.item_type, None if everywhere else skill_ids)
+        return await self._ranking.count_tools(replace(where, within=run.view.subset))
 
     def _choose(self, run: _Run, ranked: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
         """The tools of the answer: those at or above the threshold, then the closest."""

@@ -9,6 +9,7 @@ from toolscript.domain.catalog import ItemType
 from toolscript.domain.errors import Invalid
 from toolscript.domain.search import MAX_TASK_CHARACTERS, SearchReport
 from toolscript.ports.observability import EventSink
+from toolscript.retrieval.capabilities import get_word_form
 from toolscript.retrieval.catalogue import CatalogueFacts, ItemFacts
 from toolscript.retrieval.confidence import Evidence, explain
 from toolscript.retrieval.deadline import Deadline
@@ -167,8 +168,13 @@ def _build_hit(
     find_evidence: FindEvidence,
     need: str | None,
 ) -> ToolHit:
-    shared = tuple(word for word, number in query_terms.items() if number in facts.terms)[:3]
-    evidence = find_evidence(item_id, shared)
+    shared = [word for word, number in query_terms.items() if number in facts.terms]
+    # A stem is too short to name a word: that of "containers" is the one of a parameter `name_contains`.
+    forms = frozenset(map(get_word_form, facts.spelt)) if shared else frozenset()
+    named = tuple(word for word in shared if not word.isascii() or get_word_form(word) in forms)
+    evidence = find_evidence(item_id, named[:3])
+    if shared and not named:
+        evidence = replace(evidence, keyword=0.0)
     return ToolHit(
         id=item_id,
         server=facts.server,

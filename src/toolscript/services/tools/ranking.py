@@ -141,7 +141,8 @@ class ToolRanking:
         weight = {Blend.SEMANTIC: 1.0, Blend.KEYWORD: 0.0}.get(blend, weight)
         is_hybrid = catalogue is not None and blend is Blend.HYBRID
         domains = self._capabilities.of_query(prepared.text) if is_hybrid else frozenset()
-        about = QueryTopics(domains, catalogue.subjects if catalogue else {}, self._capabilities)
+        subjects, capable = (catalogue.subjects, catalogue.capable) if catalogue else ({}, [])
+        about = QueryTopics(domains, subjects, self._capabilities, capable)
         tools, variants = (catalogue.distinct, catalogue.variants) if catalogue else (len(legs.dense), {})
         found = Confidences(
             legs, prepared.terms.full_score, self._retriever.similarity, weight, about, tools, self.learned, variants
@@ -163,6 +164,10 @@ class ToolRanking:
         """Up to `limit` candidates below the threshold, without those that requests of no tool would have, too."""
         near = [(i, score) for i, score in ranked if self.learned.noise <= score < threshold]
         return near[: max(0, limit)]
+
+    async def count_tools(self, where: Filter) -> int:
+        """The number of tools that match a filter. Raises what the index raises."""
+        return await self._retriever.count(TOOLS, where)
 
     async def read_payloads(self, item_ids: Sequence[str], fields: Sequence[str] | None = None) -> dict[str, Payload]:
         """The payloads of those tools that the index has, or these fields of them."""

@@ -234,7 +234,7 @@ def _describe_scope(found: HierarchicalResults) -> list[str]:
         return []
     if found.skill_ids_used is None:
         return ["No skill fits: searched everywhere."]
-    near = [f"{hit.skill.id} {hit.score:.2f}" for hit in found.skills]
+    near = [f"{hit.skill.id} {hit.score:.2f}" for hit in found.skills if hit.is_near]
     everywhere = ", and everywhere" if found.strategy is Strategy.HYBRID else ""
     return [f"Searched in skills: {', '.join(near)}{everywhere}."]
 

@@ -47,7 +47,7 @@ from toolscript.services.tools.hierarchical_search import (
     StageTimeouts,
     Strategy,
 )
-from toolscript.services.tools.ranking import DEPTH, ToolRanking
+from toolscript.services.tools.ranking import ToolRanking
 from toolscript.surfaces.json.hierarchical import build_hierarchical_response
 
 pytestmark = pytest.mark.req("H-01")
@@ -294,13 +294,14 @@ async def test_the_best_skills_are_kept_when_all_match(every: Library) -> None:
 
 
 @pytest.mark.req("H-06")
-async def test_the_matched_skills_are_those_that_were_searched() -> None:
-    """BR-001, BR-003: a skill far behind the best one is found by a search of skills, but does not match."""
+async def test_as_many_skills_as_the_limit_are_returned_and_only_near_ones_are_searched() -> None:
+    """BR-001, BR-003: a skill far behind the best one is named with its score, and its tools are not searched."""
     far = replace(FETCH, description=f"Fetch a page #web @{0.75 - NEAR_THE_BEST - 0.01}")
     async with library(SEND, ATTACH, READ, far) as opened:
         found = await opened.search(skill_threshold=0.0, tool_threshold=0.0, limit=50)
         skills = await opened.service.find_skills("q", threshold=0.0)
-    assert [h.skill.id for h in found.skills] == found.skill_ids_used == ["mail", "files"]
+    assert [h.skill.id for h in found.skills] == ["mail", "files", "web"]
+    assert found.skill_ids_used == ["mail", "files"]
     assert "fetch" not in names(found)
     assert [h.skill.id for h in skills] == ["mail", "files", "web"]
 
@@ -483,13 +484,13 @@ async def test_the_hybrid_strategy_gives_the_best_of_both(every: Library) -> Non
 
 
 @pytest.mark.req("H-06")
-async def test_the_best_fifty_candidates_are_counted_whatever_the_limit() -> None:
-    """BR-007: the number found before the limit."""
+async def test_all_tools_that_were_compared_are_counted_whatever_the_limit() -> None:
+    """BR-007."""
     crowd = [Item("s", f"t{n:03}", "One of many #mail @0.5") for n in range(130)]
     async with library(*crowd) as opened:
         for strategy in Strategy:
             found = await opened.search(strategy=strategy, limit=20)
-            assert (found.candidates, len(found.tools)) == (DEPTH, 20)
+            assert (found.candidates, len(found.tools)) == (len(crowd), 20)
 
 
 @pytest.mark.req("H-06")

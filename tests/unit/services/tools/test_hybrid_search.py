@@ -156,6 +156,18 @@ async def test_a_reason_names_the_words_that_only_a_parameter_has() -> None:
     assert hit.reason == "Keyword match (feed, zebra)"
 
 
+@pytest.mark.req("S-01", "Q-04")
+async def test_a_reason_names_no_word_that_the_tool_has_only_by_its_stem() -> None:
+    schema = {"type": "object", "properties": {"name_contains": {"type": "string"}}}
+    items = [Item("a", "list_rows", "List the rows.", input_schema=schema), Item("b", "c", "Rows of containers.")]
+    async with searching(None, items) as search:
+        hits = (await search.search("list the containers", limit=5, threshold=0.0)).hits
+    assert {hit.id: hit.reason for hit in hits} == {
+        "a__list_rows": "Keyword match (list)",
+        "b__c": "Keyword match (containers)",
+    }
+
+
 @pytest.mark.req("S-08")
 async def test_without_a_model_words_and_names_find_tools() -> None:
     async with searching(None, load_demo_items()) as search:

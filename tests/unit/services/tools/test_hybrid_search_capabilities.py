@@ -5,10 +5,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
 from tests.fixtures.databases import open_memory_database
+from tests.fixtures.real_servers import load_real_tools
+from tests.unit.services.tools.test_hybrid_search import searching
 from toolscript.adapters.memory import MemoryIndex
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.adapters.sql.items import SqlItems
@@ -106,6 +109,18 @@ async def test_no_tool_of_another_field_gets_the_reason_of_a_git_query(tool_mode
         for tool in ("filesystem__edit_file", "filesystem__list_directory", "desktop__get_config"):
             assert "(git)" not in hits.get(tool, "")
             assert "inference" not in hits.get(tool, "")
+
+
+@pytest.mark.req("S-03", "Q-04")
+async def test_among_all_tools_of_real_servers_only_shells_have_the_reason_of_shells(shared_data: Path) -> None:
+    async with searching(None, load_real_tools(shared_data)) as search:
+        hits = (await search.search(QUERY, limit=1000, threshold=0)).hits
+    assert "git" in hits[0].server
+    assert {hit.id for hit in hits if "inference" in hit.reason} == {
+        "mcp-shell-server__shell_execute",
+        "wonderwhy-er-desktop-commander__start_process",
+    }
+    assert all(hit.confidence >= 0.35 for hit in hits if "inference" in hit.reason)
 
 
 @pytest.mark.req("S-03")

@@ -111,7 +111,7 @@ class HierarchicalMetadataResponse(ResponseModel):
     )
     stage1_skill_count: int
     stage2_candidate_count: int = Field(
-        description="Number of tools that were compared: the best 100 by meaning and the best 100 by words."
+        description="Number of tools that were compared with the query: those of the used skills, or all."
     )
     final_count: int
     query_embedding_time_ms: float

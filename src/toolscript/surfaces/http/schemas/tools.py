@@ -94,7 +94,7 @@ class ToolHitResponse(CamelResponseModel):
     need: str | None = Field(
         default=None,
         alias="for",
-        description="The part of a long request that it serves. Left out for a request that is short.",
+        description="The part of a request with several needs that it serves. Left out for a request with one.",
     )
     variants: list[str] = Field(default_factory=list, description=VARIANTS)
     server_arguments: str | None = Field(default=None, description=SERVER_ARGUMENTS)
