@@ -5,6 +5,7 @@ Servers without an entry in the configuration count as the same one."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from toolscript.domain.catalog import get_server
@@ -14,6 +15,8 @@ from toolscript.retrieval.catalogue import CatalogueFacts
 from toolscript.services.catalogue.visibility import View
 
 MAX_CHARACTERS = 120
+# A path or an address.
+_PLACE = re.compile(r"~|\.{0,2}[/\\]|[A-Za-z]:[/\\]|[a-z][a-z0-9+.-]*://")
 # A shorter value of a secret variable would hide parts of ordinary words.
 MIN_SECRET = 4
 
@@ -40,8 +43,8 @@ class Variants:
         return tuple(i for i in others if view.shows(i))
 
     def describe_arguments(self, item_id: str, catalogue: CatalogueFacts) -> str:
-        """The arguments by which a tool's server differs from those of its equals, without secrets; empty if there are
-        no such servers."""
+        """The folders, files and addresses by which a tool's server differs from those of its equals, without secrets;
+        empty if there are none. Other arguments are not shown: nothing tells a secret without a flag from a word."""
         spec, own = self._find_spec(get_server(item_id)), self._get_origin(item_id)
         origins = {self._get_origin(i) for i in catalogue.variants.get(item_id, ())} - {own, ()}
         if spec is None or not origins:
@@ -56,7 +59,7 @@ class Variants:
         for text, raw in zip(shown, given, strict=True):
             if text == REDACTED:
                 distinct = distinct[:-1] if distinct and distinct[-1].startswith("-") else distinct
-            elif raw not in shared:
+            elif raw not in shared and _PLACE.match(raw):
                 distinct.append(text)
         return redact_text(" ".join(" ".join(distinct).split()))[:MAX_CHARACTERS]
 

@@ -84,7 +84,8 @@ async def test_copies_for_other_accounts_stay_one(app: App) -> None:
     ("args", "shown"),
     [
         (("--token", "abc123", "/a"), "/a"),
-        (("--api-key=abc123", "/a"), "--api-key=[redacted] /a"),
+        (("--api-key=abc123", "/a"), "/a"),
+        (("a-secret-without-a-flag", "~/notes"), "~/notes"),
         (("postgresql://ann:pw@db/shop",), "postgresql://[redacted]@db/shop"),
         (("ghp_abcdefghijklmnopqrstuvwxyz012345",), ""),
         (("in-env-too", "/a"), "/a"),
