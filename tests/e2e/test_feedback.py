@@ -1,4 +1,5 @@
-"""A gateway learns from use: what was searched and then called ranks higher for similar requests, until it is reset."""
+"""A gateway learns from use: what was searched and then called ranks before near equals for similar requests, until it
+is reset."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from tests.servers.gateway import run_gateway
 PACKAGED = "all-MiniLM-L6-v2"
 DEADLINE_SECONDS = 60.0
 TOOLS = {
-    "run_pipeline": "Deploy the software with the continuous delivery system",
+    "run_pipeline": "Publish the software with the continuous delivery system",
     "send_parcel": "Hand a parcel over to the carrier",
     "track_parcel": "Show where a parcel is",
     "publish_page": "Publish a page of the web site for everybody",
@@ -48,15 +49,10 @@ def http(tmp_path: Path) -> Iterator[httpx.Client]:
         yield client
 
 
-def search(http: httpx.Client, query: str) -> dict[str, float]:
-    """The confidences of the hits, best first."""
+def search(http: httpx.Client, query: str) -> dict[str, dict[str, Any]]:
+    """The hits, best first."""
     found = http.get("/search", params={"q": query, "limit": 10, "threshold": 0}).json()["results"]
-    return {hit["toolId"]: hit["confidence"] for hit in found}
-
-
-def compute_lead(hits: dict[str, float]) -> float:
-    """By how much the tool is before all others, or behind the first."""
-    return hits[TOOL] - max(confidence for tool, confidence in hits.items() if tool != TOOL)
+    return {hit["toolId"]: hit for hit in found}
 
 
 def wait_for_successes(http: httpx.Client, successes: int) -> None:
@@ -74,8 +70,8 @@ def list_feedback(http: httpx.Client) -> list[dict[str, Any]]:
 
 # tests/unit/services/catalogue/test_learning.py and tests/surfaces/http/test_feedback.py show it in parts.
 @pytest.mark.extended
-@pytest.mark.req("Q-05")
-def test_a_tool_that_was_called_rises_for_a_paraphrase_until_it_is_reset(http: httpx.Client) -> None:
+@pytest.mark.req("Q-05", "Q-08")
+def test_a_tool_that_was_called_is_before_near_equals_for_a_paraphrase_until_it_is_reset(http: httpx.Client) -> None:
     deadline = time.monotonic() + DEADLINE_SECONDS
     while TOOL not in (before := search(http, PARAPHRASE)):
         assert time.monotonic() < deadline
@@ -88,8 +84,10 @@ def test_a_tool_that_was_called_rises_for_a_paraphrase_until_it_is_reset(http: h
     http.post("/api/v1/feedback/apply").raise_for_status()
     assert [tool["state"] for tool in list_feedback(http)] == ["moved"]
     after = search(http, PARAPHRASE)
-    assert next(iter(after)) == TOOL
-    assert compute_lead(after) > compute_lead(before)
+    assert (next(iter(before)), next(iter(after))) == ("ops__publish_page", TOOL)
+    assert after[TOOL]["reason"] == f"{before[TOOL]['reason']} + used for similar requests"
+    confidences = [{tool: hit["confidence"] for tool, hit in hits.items()} for hits in (before, after)]
+    assert confidences[0] == confidences[1]
 
     assert http.delete(f"/api/v1/feedback/{TOOL}").json() == {"removed": len(REQUESTS)}
     assert list(search(http, PARAPHRASE).items()) == list(before.items())

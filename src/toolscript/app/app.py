@@ -75,6 +75,7 @@ from toolscript.services.catalogue.skills import Skills
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.catalogue.tool_points import TOOLS
+from toolscript.services.catalogue.tool_steps import ToolSteps
 from toolscript.services.catalogue.visibility import Visibility
 from toolscript.services.documents.ingest import IngestDocuments
 from toolscript.services.documents.page_tokens import PageTokens
@@ -306,6 +307,7 @@ class App:
             self.item_store,
             self.catalogue_index,
             retriever.similarity,
+            steps=ToolSteps(self.feedback_store, retriever.model or "", is_on=self.settings.feedback),
             capabilities=load_capabilities(self.settings.search_capabilities),
         )
 

@@ -28,6 +28,10 @@ BEHIND = 0.95
 # The maximum confidence without a match of the name, and without a domain of the query either.
 UNNAMED = 0.985
 UNRELATED = 0.95
+# What was learnt from use moves a tool among others whose confidences differ by no more than this, and changes none.
+NEAR_EQUAL = 0.1
+# Smaller moves are not named.
+MIN_MOVE = 0.01
 # Parts that contribute less than this share of the score are not named, except capabilities, which are not obvious.
 MIN_SHARE = 0.25
 DIGITS = 4
@@ -62,6 +66,8 @@ class Evidence:
     domain: str = ""
     capability: str = ""
     shared_words: tuple[str, ...] = ()
+    use: float = 0.0
+    """How far what was learnt from use moves the candidate among near equals."""
 
 
 class Confidences:
@@ -82,9 +88,11 @@ class Confidences:
         tools: int,
         learned: LearnedRanking = LEARNED,
         variants: Mapping[str, Collection[str]] = MappingProxyType({}),
+        use: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         """`tools` is the number of different definitions in the catalogue; `variants` has the ids of items with equal
-        ones, of which none is ahead of another."""
+        ones, of which none is ahead of another. `use` has the similarity of tools that were used for requests or marked
+        as wrong for some, after their steps."""
         self._about = about
         meaning = alpha / (alpha + (1 - alpha) * learned.keyword)
         near = {c.id: position(c.score, similarity) for c in legs.dense}
@@ -104,6 +112,13 @@ class Confidences:
         confident = min(UNRELATED, (learned.hybrid if meaning > 0 else learned.words).estimate(self.signals))
         highest = max(first, 1e-9)
         self._base = {i: confident * score / highest for i, score in self.scores.items()}
+        scale = meaning / nearest * confident / highest
+        self.moves = {
+            i: max(-NEAR_EQUAL, min(NEAR_EQUAL, scale * (position(after, similarity) - near[i])))
+            for i, after in use.items()
+            if i in near
+        }
+        """How far use moves candidates in the order, in confidence."""
         self._alike: Scores = {}
         self._exact: frozenset[str] = frozenset()
         self._inferred: dict[str, tuple[float, str]] = {}
@@ -167,6 +182,7 @@ class Confidences:
             domain=self._about.capabilities.name_domains(shared) if is_boosted else "",
             capability=capability,
             shared_words=shared_words,
+            use=self.moves.get(item_id, 0.0),
         )
 
     def _boost(self, item_id: str, base: float) -> float:
@@ -198,6 +214,10 @@ def explain(evidence: Evidence) -> str:
     causes = [text for _, text in causes_found] or ["Weak match"]
     if evidence.domain and parts[0] not in causes_found:
         causes.append("domain boost")
+    if evidence.use >= MIN_MOVE:
+        causes.append("used for similar requests")
+    elif evidence.use <= -MIN_MOVE:
+        causes.append("wrong for similar requests")
     return " + ".join(causes)
 
 

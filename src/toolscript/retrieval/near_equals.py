@@ -1,13 +1,15 @@
-"""Orders candidates of about the same confidence: tools before prompts and resources, and what is deprecated behind its
-successor. Changes no confidence."""
+"""Orders candidates of about the same confidence: by what was learnt from use, tools before prompts and resources, and
+what is deprecated behind its successor. Changes no confidence."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from toolscript.domain.catalog import ItemType, get_server
+from toolscript.retrieval.confidence import UNNAMED
 
 # Confidences that differ by less say nothing about which of two candidates is better.
 NEAR = 0.03
@@ -46,20 +48,30 @@ class NearEquals:
     deprecated: Mapping[str, str | None] = field(default_factory=dict)
     """The successor of each deprecated item, if its description names one."""
 
-    def order(self, ranked: Sequence[tuple[str, float]], named: Collection[str] = ()) -> list[tuple[str, float]]:
-        """The ranking with near equals in order. Items that the query names stay where they are."""
-        if self.types.keys().isdisjoint(i for i, _ in ranked):
+    def order(
+        self,
+        ranked: Sequence[tuple[str, float]],
+        named: Collection[str] = (),
+        moves: Mapping[str, float] = MappingProxyType({}),
+    ) -> list[tuple[str, float]]:
+        """The ranking with near equals in order. `moves` says how far use moves items, in confidence. Items that the
+        query names stay where they are."""
+        if not moves and self.types.keys().isdisjoint(i for i, _ in ranked):
             ordered = list(ranked)
         else:
-            ordered = sorted(ranked, key=lambda each: self._build_key(each, named))
+            ordered = sorted(ranked, key=lambda each: self._build_key(each, named, moves))
         for item_id in [i for i, _ in ordered if i in self.deprecated and i not in named]:
             self._move_behind_successor(item_id, ordered)
         return ordered
 
-    def _build_key(self, each: tuple[str, float], named: Collection[str]) -> tuple[float, bool]:
+    def _build_key(
+        self, each: tuple[str, float], named: Collection[str], moves: Mapping[str, float]
+    ) -> tuple[float, bool]:
         item_id, score = each
         is_other = item_id in self.types
-        return -round(score - NEAR * (is_other and item_id not in named), DIGITS), is_other
+        if item_id not in named:
+            score = min(UNNAMED, score + moves.get(item_id, 0.0)) - NEAR * is_other
+        return -round(score, DIGITS), is_other
 
     def _move_behind_successor(self, item_id: str, ordered: list[tuple[str, float]]) -> None:
         place = next(n for n, (i, _) in enumerate(ordered) if i == item_id)

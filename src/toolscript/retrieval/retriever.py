@@ -167,9 +167,7 @@ class Retriever:
         if not stored:
             return [], {}
         cosines = np.stack(list(stored.values())) @ np.stack(vectors).T
-        scores = WHOLE * cosines[:, 0] + (1 - WHOLE) * cosines[:, 1:].max(axis=1)
-        if len(prepared.text) < MIN_CHARACTERS:
-            scores = np.maximum(scores, cosines[:, 0])
+        scores = _combine(cosines, prepared.text)
         nearest = cosines[:, 1:].argmax(axis=1)
         found = [Candidate(i, float(score), payloads[i]) for i, score in zip(stored, scores, strict=True)]
         return sort_candidates(found), {i: prepared.needs[n].text for i, n in zip(stored, nearest, strict=True)}
@@ -193,6 +191,23 @@ class Retriever:
                 report.degrade(SearchPart.EMBEDDER)
                 return []
         return vectors
+
+
+def compare(prepared: PreparedQuery, vectors: Mapping[str, Vector]) -> dict[str, float]:
+    """The similarity of a prepared query to each of these vectors, as `rank` computes it."""
+    if prepared.vector is None or not vectors:
+        return {}
+    queries = np.stack([prepared.vector, *(need.vector for need in prepared.needs)])
+    cosines = np.stack(list(vectors.values())) @ queries.T
+    return dict(zip(vectors, _combine(cosines, prepared.text).tolist(), strict=True))
+
+
+def _combine(cosines: Any, text: str) -> Any:
+    """One similarity for each row of cosines to the whole query and to its needs."""
+    if cosines.shape[1] == 1:
+        return cosines[:, 0]
+    scores = WHOLE * cosines[:, 0] + (1 - WHOLE) * cosines[:, 1:].max(axis=1)
+    return np.maximum(scores, cosines[:, 0]) if len(text) < MIN_CHARACTERS else scores
 
 
 async def _weigh(text: str, count_terms: CountTerms) -> QueryTerms:

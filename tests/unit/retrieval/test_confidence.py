@@ -15,6 +15,7 @@ from toolscript.retrieval.capabilities import Subjects, load_capabilities
 from toolscript.retrieval.confidence import (
     INFERRED_ALONE,
     MIN_SHARE,
+    NEAR_EQUAL,
     UNNAMED,
     Confidences,
     Evidence,
@@ -117,6 +118,34 @@ def test_a_search_by_words_alone_has_a_curve_of_its_own() -> None:
 def test_a_close_race_makes_the_first_hit_less_sure() -> None:
     close, clear = (confidences(legs({"a": 0.45, "b": second}, {})) for second in (0.449, 0.2))
     assert by_id(close)["a"] < by_id(clear)["a"]
+
+
+@pytest.mark.req("Q-08")
+@settings(max_examples=scale_examples(100), deadline=None)
+@given(
+    st.dictionaries(st.sampled_from("abcdef"), st.floats(-1, 1), max_size=6),
+    st.dictionaries(st.sampled_from("abcdef"), st.floats(0.01, 50), max_size=6),
+    st.dictionaries(st.sampled_from("abcdef"), st.floats(-1, 1), max_size=6),
+)
+def test_use_changes_no_confidence_and_moves_only_among_near_equals(
+    dense: dict[str, float], lexical: dict[str, float], use: dict[str, float]
+) -> None:
+    found = legs(dense, lexical)
+    plain, used = (Confidences(found, 10.0, MODEL, 0.7, NOTHING, 100, use=each) for each in ({}, use))
+    assert used.sort() == plain.sort()
+    assert used.signals == plain.signals
+    assert plain.moves == {}
+    assert all(-NEAR_EQUAL <= move <= NEAR_EQUAL for move in used.moves.values())
+
+
+@pytest.mark.req("Q-08")
+def test_a_tool_that_was_used_for_similar_requests_says_so() -> None:
+    near = legs({"used": 0.40, "other": 0.41, "wrong": 0.39}, {})
+    found = Confidences(near, 10.0, MODEL, 0.7, NOTHING, 100, use={"used": 0.44, "wrong": 0.36})
+    assert found.moves["wrong"] < 0 < found.moves["used"]
+    assert explain(found.evidence("used", ())) == f"{SEMANTIC} + used for similar requests"
+    assert explain(found.evidence("other", ())) == SEMANTIC
+    assert explain(found.evidence("wrong", ())) == f"{SEMANTIC} + wrong for similar requests"
 
 
 @pytest.mark.req("S-02")

@@ -83,6 +83,16 @@ def test_a_deprecated_tool_is_behind_the_one_it_names_and_near_ones_of_its_serve
     assert known.order([("s__old", 0.6), ("t__other", 0.58)]) == [("s__old", 0.6), ("t__other", 0.58)]
 
 
+@pytest.mark.req("Q-08")
+def test_use_moves_a_tool_before_near_equals_and_never_before_one_that_the_query_names() -> None:
+    ranked = [("s__called", 1.0), ("s__other", 0.6), ("s__used", 0.55), ("s__wrong", 0.54), ("s__far", 0.4)]
+    found = NearEquals().order(ranked, {"s__called"}, {"s__used": 0.1, "s__wrong": -0.05, "s__far": 0.1})
+    assert [i for i, _ in found] == ["s__called", "s__used", "s__other", "s__far", "s__wrong"]
+    assert sorted(found) == sorted(ranked)
+    sure = [("s__called", 1.0), ("s__used", 0.98)]
+    assert NearEquals().order(sure, {"s__called"}, {"s__used": 0.1}) == sure
+
+
 @given(
     st.lists(
         st.sampled_from(["a__prompt:p", "a__resource:r", "s__old", "s__new", "s__older", "t__x", "u__y"]), unique=True

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from toolscript.domain.catalog import ItemFingerprint, Origin, StoredItem, Suggestion, SuggestionStatus
-from toolscript.domain.feedback import Step
 from toolscript.domain.filters import EVERYTHING, Condition, Filter, Op
 from toolscript.domain.search import Vector
 from toolscript.ports.indexes import VectorCache, VectorIndex
@@ -25,7 +24,6 @@ from toolscript.services.catalogue.tool_points import (
     describe_text,
     describe_vector,
 )
-from toolscript.services.catalogue.tool_steps import ToolSteps
 from toolscript.services.support.concurrency import Progress
 
 BATCH = 64
@@ -63,8 +61,6 @@ class IndexPass:
     replace_model: bool = False
     only_adds: bool = False
     """Whether nothing is classified and no point removed."""
-    steps: Mapping[str, Step] = field(default_factory=dict)
-    """The steps of those of the items whose vectors moved, by id."""
     missing: Mapping[str, str] = field(default_factory=dict)
     """The digests of the items whose points lack their vectors, by id."""
     cached: dict[str, Vector] = field(default_factory=dict)
@@ -88,7 +84,6 @@ class CatalogueIndex:
         classifier: Classifier | None,
         on_change: Callable[[Change], None],
         version: CatalogueVersion | None,
-        steps: ToolSteps,
     ) -> None:
         self._item_store = item_store
         self._skill_store = skill_store
@@ -96,14 +91,13 @@ class CatalogueIndex:
         self._model = embedder.model if embedder else ""
         self._cache = cache if embedder else None
         self._classifier = classifier if embedder else None
-        self._skill_points = SkillPoints(skill_store, index, embedder, steps) if embedder and classifier else None
+        self._skill_points = SkillPoints(skill_store, index, embedder) if embedder and classifier else None
         self._skill_set = SkillSet()
         self._indexed_skills: str | None = None
         """The digest of the skills whose points are all current; None when a pass was begun and not completed."""
         self._reconciler = Reconciler(index, embedder, TOOLS, digest_field="vector_of")
         self.on_change = on_change
         self._version = version
-        self._steps = steps
         self.servers: frozenset[str] = frozenset()
         """The servers whose vectors the cache keeps."""
         self.embedded = 0
@@ -143,7 +137,6 @@ class CatalogueIndex:
     ) -> SyncReport:
         """Replaces the existing points of the pass by those of the active items, classified."""
         active = {item.id: item for item in items if item.is_active}
-        work.steps = await self._steps.read({item.id: item.digest for item in active.values()})
         # Fingerprints of 10 000 items take 0.1 s.
         stale = await asyncio.to_thread(lambda: [item for item in active.values() if self._is_stale(item, work)])
         gone = [] if work.only_adds else await self._find_gone([i for i in work.existing if i not in active])
@@ -204,33 +197,15 @@ class CatalogueIndex:
         self.embedded += await self._reconciler.embed(plan)
         return {draft.key: plan.vectors[draft.source] for draft in drafts if draft.source in plan.vectors}
 
-    async def read_originals(self, items: Sequence[ItemFingerprint]) -> dict[str, Vector]:
-        """The vectors of the texts of these active items, by id, whether steps have moved their points or not."""
-        points = await self.find_points(None)
-        plain = [i.id for i in items if points.get(i.id, {}).get("vector_of") == describe_vector(self._model, i.digest)]
+    async def read_vectors(self, item_ids: Sequence[str]) -> dict[str, Vector]:
+        """The vectors of those of the items that have points, by id."""
         vectors: dict[str, Vector] = {}
-        for some in split_batches(plain, WRITE_BATCH):
+        for some in split_batches(item_ids, WRITE_BATCH):
             vectors |= await self._index.vectors(TOOLS, some)
-        rest = {item.id: item.digest for item in items if item.id not in vectors}
-        if rest:
-            cached = await self._read_cache(rest)
-            vectors |= await self.compute_vectors(await self._item_store.get_items([*rest]), {}, cached)
         return vectors
 
-    async def has_outdated_steps(self, items: Collection[ItemFingerprint]) -> bool:
-        """Whether a point of an active item lacks its step, or has one that no longer counts."""
-        ids = await self._steps.list_items()
-        with_steps = [item for item in items if item.id in ids]
-        if not with_steps:
-            return False
-        steps = await self._steps.read({item.id: item.digest for item in with_steps})
-        work = IndexPass(await self.find_points_by_id([i.id for i in with_steps]), SkillSet(), only_adds=True)
-        work.steps = steps
-        return any(self._is_stale(item, work) for item in with_steps)
-
     async def write_points(self, items: Sequence[StoredItem], vectors: Mapping[str, Vector]) -> None:
-        steps = await self._steps.read({stored.item.id: stored.item.digest for stored in items})
-        drafts = [ToolDraft(stored, self._model, steps.get(stored.item.id)) for stored in items]
+        drafts = [ToolDraft(stored, self._model) for stored in items]
         by_source = {draft.source: vectors[draft.key] for draft in drafts if draft.key in vectors}
         await self._reconciler.apply(ReconcilePlan(drafts, gone={}, existing={}, vectors=by_source))
 
@@ -252,8 +227,7 @@ class CatalogueIndex:
             await self._cache.keep(self.servers, self._model, described)
 
     def _is_stale(self, item: ItemFingerprint, work: IndexPass) -> bool:
-        stamp = work.steps[item.id].stamp if item.id in work.steps else ""
-        expected = compute_fingerprint(self._model, item.number, item.digest, item.assignments, stamp)
+        expected = compute_fingerprint(self._model, item.number, item.digest, item.assignments)
         is_current = work.existing.get(item.id, {}).get("fingerprint") == expected
         return not is_current or self.needs_classification(item, work)
 

@@ -1,5 +1,5 @@
-"""Moves the vectors of tools toward the requests that they served and away from those that they are wrong for, in the
-background or on request.
+"""Computes how far tools move toward the requests that they served and away from those that they are wrong for, in the
+background or on request. Searches order near equals by the moved vectors; the index has those of the texts.
 
 Every run computes all steps again from the vectors of the tools' texts and the recorded verdicts, so a run does not
 depend on earlier ones, and where verdicts are removed their effect goes with them. See docs/decisions/0017.
@@ -12,7 +12,6 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from toolscript.domain.catalog import ItemFingerprint
@@ -23,11 +22,12 @@ from toolscript.ports.models import Embedder
 from toolscript.ports.stores import FeedbackStore, ItemStore
 from toolscript.retrieval.feedback_steps import StepResult, compute_steps
 from toolscript.retrieval.reconcile import split_batches
-from toolscript.services.catalogue.indexing import CatalogueIndex, IndexPass
+from toolscript.services.catalogue.indexing import CatalogueIndex
+from toolscript.services.catalogue.snapshot import Change
 from toolscript.services.support.background_run import BackgroundRun
 
 INTERVAL_SECONDS = 30.0
-# Increased when steps are computed differently, so that points with older ones are written again.
+# Increased when steps are computed differently.
 RECIPE = 1
 DIGITS = 4
 # Vectors of requests that are written together.
@@ -55,8 +55,8 @@ class Learning:
         lock: asyncio.Lock,
         interval: float = INTERVAL_SECONDS,
     ) -> None:
-        """`lock` is locked while the index is read and written, but not while steps are computed. In the background a
-        run starts at most every `interval` seconds."""
+        """`lock` is locked while the index is read, but not while steps are computed. In the background a run starts at
+        most every `interval` seconds."""
         self._item_store = item_store
         self._feedback = feedback
         self._index = index
@@ -72,7 +72,7 @@ class Learning:
         return self._is_on and self._feedback is not None
 
     async def run(self) -> None:
-        """Brings all steps, and the points that they move, to what the recorded verdicts say. Raises Unavailable when
+        """Brings all steps to what the recorded verdicts say. Raises Unavailable when
         feedback is off."""
         if self._feedback is None or self._embedder is None or not self._is_on:
             raise Unavailable("no steps can be taken: TOOLSCRIPT_FEEDBACK is false, or there is no embedding model")
@@ -84,8 +84,8 @@ class Learning:
             await self._apply(self._feedback, before, steps)
 
     async def reset(self, item_ids: Collection[str] | None = None, *, caller: str | None = None) -> int:
-        """Deletes what was learnt about these items (None: all) from this caller (None: from all), brings vectors back,
-        and returns the number of deleted verdicts. Works also while feedback is off."""
+        """Deletes what was learnt about these items (None: all) from this caller (None: from all), and returns the
+        number of deleted verdicts. Works also while feedback is off."""
         if self._feedback is None:
             return 0
         if caller is not None:
@@ -134,28 +134,15 @@ class Learning:
             return {}
         async with self._lock:
             items = [item for item in await self._item_store.get_fingerprints() if item.is_active]
-            originals = await self._index.read_originals(items)
-        results = await asyncio.to_thread(compute_steps, originals, requests.right, requests.wrong)
+            vectors = await self._index.read_vectors([item.id for item in items])
+        results = await asyncio.to_thread(compute_steps, vectors, requests.right, requests.wrong)
         return {i.id: _build_step(i, model, requests, results[i.id]) for i in items if i.id in results}
 
     async def _apply(self, feedback: FeedbackStore, before: Mapping[str, Step], steps: Mapping[str, Step]) -> None:
-        """Makes these the steps of all items, in store and index. What removed steps have moved is only known by their
-        rows in the store, which therefore stay, without their vectors, until the points are written."""
-        removed = [replace(step, stamp="", vector=None) for i, step in before.items() if i not in steps]
+        """Makes these the steps of all items."""
         if steps != before:
-            await feedback.replace_steps([*steps.values(), *removed])
-        await self._update_points({*before, *steps})
-        if removed:
             await feedback.replace_steps(list(steps.values()))
-
-    async def _update_points(self, item_ids: Collection[str]) -> None:
-        """Writes those of the points again whose steps have changed."""
-        if not item_ids:
-            return
-        async with self._lock:
-            items = await self._item_store.get_fingerprints(item_ids=item_ids)
-            work = IndexPass(await self._index.find_points_by_id(item_ids), await self._index.read_skills())
-            await self._index.update(items, work)
+            self._index.on_change(Change.STEPS)
 
 
 def _group(verdicts: Sequence[Verdict], vectors: Mapping[str, Vector]) -> _Requests:

@@ -28,7 +28,6 @@ from toolscript.retrieval.clusters import find_clusters
 from toolscript.retrieval.reconcile import Payload, Reconciler
 from toolscript.retrieval.text.item_text import build_skill_text
 from toolscript.services.catalogue.tool_points import TOOLS, describe_vector
-from toolscript.services.catalogue.tool_steps import ToolSteps
 
 SKILLS = "mcp_skills"
 SKILL_FIELDS = {"skill_id": FieldType.KEYWORD, "is_active": FieldType.BOOL}
@@ -39,8 +38,7 @@ ALL_FACETS = 16
 MAX_FACETS = 120
 MAX_ROUNDS = 3
 
-# The skills, their members, and the stamps of the steps of members whose vectors moved.
-SkillsAndMembers = tuple[list[Skill], dict[str, list[SkillMember]], dict[str, str]]
+SkillsAndMembers = tuple[list[Skill], dict[str, list[SkillMember]]]
 
 
 def skills_collection(model: str, dimensions: int) -> search.Collection:
@@ -117,10 +115,9 @@ class _SkillDraft:
 class SkillPoints:
     """Keeps the points of skills at what the store says of skills and their items."""
 
-    def __init__(self, skill_store: SkillStore, index: VectorIndex, embedder: Embedder, steps: ToolSteps) -> None:
+    def __init__(self, skill_store: SkillStore, index: VectorIndex, embedder: Embedder) -> None:
         self._skill_store = skill_store
         self._index = index
-        self._steps = steps
         self._model = embedder.model
         self._reconciler = Reconciler(index, embedder, SKILLS, key_field="skill_id")
 
@@ -142,22 +139,21 @@ class SkillPoints:
     async def _read_store(self, skill_ids: Collection[str] | None) -> SkillsAndMembers:
         skills = [s for s in await self._skill_store.list_skills() if skill_ids is None or s.id in skill_ids]
         members = await self._skill_store.get_members(None if skill_ids is None else list(skill_ids))
-        steps = await self._steps.read({m.item_id: m.digest for each in members.values() for m in each})
-        return skills, members, {i: step.stamp for i, step in steps.items()}
+        return skills, members
 
     async def _reconcile(self, content: SkillsAndMembers, skill_ids: Collection[str] | None) -> int:
-        skills, members, stamps = content
+        skills, members = content
         must = () if skill_ids is None else (Condition("skill_id", Op.IN, sorted(skill_ids)),)
         existing = await self._reconciler.find(Filter(must=must), ["skill_id", "fingerprint", "parts"])
-        plan = await self._reconciler.plan([self._draft(s, members.get(s.id, []), stamps) for s in skills], existing)
+        plan = await self._reconciler.plan([self._draft(s, members.get(s.id, [])) for s in skills], existing)
         for draft in plan.stale:
             await draft.read_tools(self._index)
         await self._reconciler.embed(plan)
         await self._reconciler.apply(plan)
         return len(plan.stale) + bool(plan.gone)
 
-    def _draft(self, skill: Skill, members: Sequence[SkillMember], stamps: Mapping[str, str]) -> _SkillDraft:
-        sources = [describe_vector(self._model, m.digest, stamps.get(m.item_id, "")) for m in members]
+    def _draft(self, skill: Skill, members: Sequence[SkillMember]) -> _SkillDraft:
+        sources = [describe_vector(self._model, m.digest) for m in members]
         return _SkillDraft(skill, members, self._model, sources)
 
 

@@ -18,6 +18,8 @@ from enum import Flag, auto
 from typing import Any, Generic, TypeVar
 
 from toolscript.domain.catalog import Item, Schemas, StoredItem
+from toolscript.domain.errors import ToolscriptError
+from toolscript.domain.feedback import Step
 from toolscript.domain.search import SimilarityRange
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.stores import CatalogueVersion, ItemStore
@@ -25,6 +27,7 @@ from toolscript.retrieval.capabilities import Capabilities, load_capabilities
 from toolscript.retrieval.catalogue import CatalogueFacts, ItemFacts, build_facts
 from toolscript.retrieval.skill_map import SkillMap
 from toolscript.services.catalogue.skill_points import SKILLS
+from toolscript.services.catalogue.tool_steps import ToolSteps
 
 SKILL_MAP_FIELDS = ("skill_id", "name", "description", "tool_count", "is_active", "tightness", "is_facet")
 # How often the version in the store is read; a notification of a change comes earlier, where there are some.
@@ -49,6 +52,8 @@ class Change(Flag):
     """Points of items in the index."""
     SKILLS = auto()
     """Points of skills in the index."""
+    STEPS = auto()
+    """What was learnt from use."""
 
 
 class _Part(Generic[T]):
@@ -82,6 +87,7 @@ class CatalogueSnapshot:
     version: int
     _facts: _Part[CatalogueFacts]
     _skill_map: _Part[SkillMap]
+    _steps: _Part[Mapping[str, Step]]
     _read_schemas: Callable[[Sequence[str]], Awaitable[Mapping[str, Schemas]]]
     _schemas: dict[str, Schemas] = field(default_factory=dict)
 
@@ -92,6 +98,10 @@ class CatalogueSnapshot:
     async def skill_map(self) -> SkillMap:
         """The map of all active skills. Raises Unavailable for vectors that hold no numbers."""
         return await self._skill_map.get()
+
+    async def steps(self) -> Mapping[str, Step]:
+        """The steps of tools, those of texts that have changed since, too."""
+        return await self._steps.get()
 
     async def schemas(self, item_ids: Sequence[str]) -> dict[str, Schemas | None]:
         """The schemas of these items by id; None for an item that the catalogue no longer has."""
@@ -115,6 +125,7 @@ class CatalogueSnapshots:
         index: VectorIndex,
         similarity: SimilarityRange,
         *,
+        steps: ToolSteps | None = None,
         capabilities: Capabilities | None = None,
         read_timeout: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
@@ -124,6 +135,7 @@ class CatalogueSnapshots:
         self._item_store = item_store
         self._index = index
         self._similarity = similarity
+        self._steps = steps or ToolSteps()
         self.capabilities = capabilities or load_capabilities()
         self._read_timeout = read_timeout
         self._clock = clock
@@ -133,7 +145,12 @@ class CatalogueSnapshots:
         self._searched_at = -math.inf
         self._tasks: set[asyncio.Task[Any]] = set()
         self._watchers: list[tuple[Change, Callable[[], object]]] = []
-        self._current = self._build(1, _Part(self._start, self._read_facts), _Part(self._start, self._read_skill_map))
+        self._current = self._build(
+            1,
+            _Part(self._start, self._read_facts),
+            _Part(self._start, self._read_skill_map),
+            _Part(self._start, self._read_steps),
+        )
 
     def current(self) -> CatalogueSnapshot:
         """The snapshot for one search to read from beginning to end."""
@@ -156,7 +173,8 @@ class CatalogueSnapshots:
         old = self._current
         facts = _Part(self._start, self._read_facts) if Change.ITEMS in change else old._facts
         skill_map = _Part(self._start, self._read_skill_map) if Change.SKILLS in change else old._skill_map
-        self._current = self._build(old.version + 1, facts, skill_map)
+        steps = _Part(self._start, self._read_steps) if Change.STEPS in change else old._steps
+        self._current = self._build(old.version + 1, facts, skill_map, steps)
         self._call_watchers(change)
 
     async def warm_up(self) -> None:
@@ -203,8 +221,14 @@ class CatalogueSnapshots:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _build(self, version: int, facts: _Part[CatalogueFacts], skill_map: _Part[SkillMap]) -> CatalogueSnapshot:
-        return CatalogueSnapshot(version, facts, skill_map, self._item_store.get_schemas)
+    def _build(
+        self,
+        version: int,
+        facts: _Part[CatalogueFacts],
+        skill_map: _Part[SkillMap],
+        steps: _Part[Mapping[str, Step]],
+    ) -> CatalogueSnapshot:
+        return CatalogueSnapshot(version, facts, skill_map, steps, self._item_store.get_schemas)
 
     def _start(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.create_task(work)
@@ -218,6 +242,7 @@ class CatalogueSnapshots:
         search waits for them."""
         old = self._current
         facts, skill_map = _Part(self._start, self._read_facts), _Part(self._start, self._read_skill_map)
+        steps = _Part(self._start, self._read_steps)
         if old._facts.value is not None:
             await facts.get()
         if old._skill_map.value is not None:
@@ -227,6 +252,7 @@ class CatalogueSnapshots:
             now.version + 1,
             facts if now._facts is old._facts else now._facts,
             skill_map if now._skill_map is old._skill_map else now._skill_map,
+            steps if now._steps is old._steps else now._steps,
         )
         self._call_watchers(~Change(0))
 
@@ -244,6 +270,15 @@ class CatalogueSnapshots:
             self._latest = await asyncio.to_thread(CatalogueFacts, facts, self.capabilities)
             self._known = dict(self._latest.items)
         return self._latest, True
+
+    async def _read_steps(self) -> tuple[Mapping[str, Step], bool]:
+        """The steps; none where they cannot be read, because searches work without them."""
+        try:
+            async with asyncio.timeout(self._read_timeout):
+                return await self._steps.read(), True
+        except (ToolscriptError, TimeoutError) as error:
+            log.warning("steps_not_read", extra={"reason": str(error)})
+            return {}, False
 
     async def _read_digests(self) -> dict[str, str]:
         return {state.id: state.digest for state in await self._item_store.get_fingerprints() if state.is_active}

@@ -26,7 +26,6 @@ from toolscript.services.catalogue.learning import Learning
 from toolscript.services.catalogue.quarantine_review import QuarantineReview
 from toolscript.services.catalogue.refinement import INTERVAL_SECONDS, Refinement
 from toolscript.services.catalogue.snapshot import Change
-from toolscript.services.catalogue.tool_steps import ToolSteps
 from toolscript.services.support.concurrency import Progress
 from toolscript.services.trust.definition_reader import DefinitionReader
 from toolscript.services.trust.definition_review import DefinitionReview
@@ -69,14 +68,11 @@ class Sync:
         """`classifier` classifies every new item; `refiner` classifies it again in the background, at most every
         `refine_every` seconds. `on_change` is called after every write that may change search results; `version` is
         increased after every pass over the index, where other processes search it too. `configuration` identifies the
-        configuration that names the servers. Unless `learns`, steps that `feedback` has are not applied.
-        `screening` decides which definitions go into quarantine; without it none does. `reader` reads those that
-        `screening` approves, in the background."""
+        configuration that names the servers. Unless `learns`, nothing is learnt from `feedback`. `screening` decides
+        which definitions go into quarantine; without it none does. `reader` reads those that `screening` approves, in
+        the background."""
         self._item_store = item_store
-        steps = ToolSteps(feedback, embedder.model if embedder else "", is_on=learns)
-        self._index = CatalogueIndex(
-            item_store, skill_store, index, embedder, cache, classifier, on_change, version, steps
-        )
+        self._index = CatalogueIndex(item_store, skill_store, index, embedder, cache, classifier, on_change, version)
         self._configuration, self._is_shared = configuration, version is not None
         self._configured: frozenset[str] = frozenset()
         """The servers of the configuration."""
@@ -116,7 +112,7 @@ class Sync:
             kept = [item for item in items if item.server in named]
             skills = await self._index.read_skills()
             nothing = IndexPass({}, skills)
-            is_complete = await self._index.count() == len(kept) and not await self._index.has_outdated_steps(kept)
+            is_complete = await self._index.count() == len(kept)
             if not is_complete or any(self._index.needs_classification(item, nothing) for item in kept):
                 await self._index.update(kept, IndexPass(await self._index.find_points(None), skills), progress)
             await self._index.copy_cache(kept)
@@ -169,7 +165,7 @@ class Sync:
         async with self._lock:
             items = [item for item in await self._item_store.get_fingerprints() if item.is_active]
             self._index.servers = frozenset(item.server for item in items)
-            if await self._index.count() != len(items) or await self._index.has_outdated_steps(items):
+            if await self._index.count() != len(items):
                 skills = await self._index.read_skills()
                 points = await self._index.find_points(None)
                 await self._index.update(items, IndexPass(points, skills, only_adds=True), progress)

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from toolscript.domain.catalog import Assignment, StoredItem
-from toolscript.domain.feedback import Step
 from toolscript.domain.search import Collection, FieldType, Point, Vector
 from toolscript.retrieval.bm25 import document_terms
 from toolscript.retrieval.reconcile import Payload
@@ -41,8 +40,6 @@ class ToolDraft:
 
     stored: StoredItem
     model: str
-    step: Step | None = None
-    """How far the vector moves from that of the text."""
 
     @property
     def key(self) -> str:
@@ -64,7 +61,6 @@ class ToolDraft:
     def build_points(self, vectors: Mapping[str, Vector]) -> Sequence[Point]:
         """The point, with the payload that searches return."""
         item, assignments = self.stored.item, self.stored.assignments
-        stamp = self.step.stamp if self.step else ""
         payload = {
             "type": item.type.value,
             "server": item.server,
@@ -75,25 +71,24 @@ class ToolDraft:
             "skill_confidence": {a.skill_id: round(a.confidence, CONFIDENCE_DIGITS) for a in assignments},
             "primary_skill_id": next((a.skill_id for a in assignments if a.is_primary), None),
             "is_active": self.stored.is_active,
-            "fingerprint": compute_fingerprint(self.model, self.stored.number, item.digest, assignments, stamp),
-            "vector_of": describe_vector(self.model, item.digest, stamp),
+            "fingerprint": compute_fingerprint(self.model, self.stored.number, item.digest, assignments),
+            "vector_of": self.source,
             **({"quarantine": item.quarantine} if item.quarantine else {}),
         }
         terms = document_terms(item_frequencies(item), ITEM_AVERAGE_LENGTH)
-        vector = self.step.vector if self.step else vectors.get(self.source)
-        return [Point(item.id, vector, terms, payload)]
+        return [Point(item.id, vectors.get(self.source), terms, payload)]
 
 
-def compute_fingerprint(model: str, number: int, digest: str, assignments: Sequence[Assignment], step: str = "") -> str:
+def compute_fingerprint(model: str, number: int, digest: str, assignments: Sequence[Assignment]) -> str:
     """The fingerprint of everything that an item's point is built from."""
     skills = [[a.skill_id, a.is_primary, round(a.confidence, CONFIDENCE_DIGITS)] for a in assignments]
-    made_of = [RECIPE, model, digest, number, skills, *([step] if step else [])]
+    made_of = [RECIPE, model, digest, number, skills]
     return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:32]
 
 
-def describe_vector(model: str, digest: str, step: str = "") -> str:
-    """What a vector is made of: the model, the text of an item with that digest, and the stamp of a step."""
-    return f"{model}-{describe_text(digest)}" + (f"+{step}" if step else "")
+def describe_vector(model: str, digest: str) -> str:
+    """What a vector is made of: the model, and the text of an item with that digest."""
+    return f"{model}-{describe_text(digest)}"
 
 
 def describe_text(digest: str) -> str:

@@ -1,9 +1,6 @@
-"""The steps of tools' vectors, as the index uses them: those of the model in use and of unchanged texts, where feedback
-is on."""
+"""The steps of tools that count: those of the model in use, where feedback is on."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 from toolscript.domain.feedback import Step
 from toolscript.ports.stores import FeedbackStore
@@ -18,16 +15,9 @@ class ToolSteps:
         self._model = model
         self._is_on = is_on
 
-    async def read(self, digests: Mapping[str, str]) -> dict[str, Step]:
-        """The steps of those of these items (id to digest) that move."""
-        if self._store is None or not self._is_on or not digests:
+    async def read(self) -> dict[str, Step]:
+        """The steps of the model by item, those of texts that have changed since, too."""
+        if self._store is None or not self._is_on:
             return {}
-        found = await self._store.get_steps(digests)
-        return {i: s for i, s in found.items() if self._counts(s, digests[i])}
-
-    async def list_items(self) -> frozenset[str]:
-        """The ids of all items with steps, whether these count or not."""
-        return frozenset(await self._store.get_steps()) if self._store else frozenset()
-
-    def _counts(self, step: Step, digest: str) -> bool:
-        return step.vector is not None and (step.model, step.item_digest) == (self._model, digest)
+        found = await self._store.get_steps()
+        return {i: step for i, step in found.items() if step.vector is not None and step.model == self._model}

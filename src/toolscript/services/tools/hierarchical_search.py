@@ -30,7 +30,7 @@ from toolscript.services.catalogue.snapshot import CatalogueSnapshot, CatalogueS
 from toolscript.services.catalogue.visibility import CountBySkill, View, count_everything
 from toolscript.services.support.result_cache import ResultCache
 from toolscript.services.support.search_events import record_tool_search
-from toolscript.services.tools.ranking import ToolRanking
+from toolscript.services.tools.ranking import RankedTools, ToolRanking
 from toolscript.services.tools.starting_servers import StartingServers
 from toolscript.services.tools.variants import Variants
 
@@ -333,14 +333,16 @@ class HierarchicalSearch:
 
     async def _rank_tools(self, run: _Run, skill_ids: Sequence[str] | None) -> tuple[list[HierarchicalHit], int]:
         if run.request.strategy is Strategy.HYBRID and skill_ids is not None:
-            (inside, _, _), (everywhere, needs, named) = await asyncio.gather(
+            (inside, _), (everywhere, all_ranked) = await asyncio.gather(
                 self._rank_within(run, skill_ids), self._rank_within(run, None)
             )
             best = {i: max(score, inside.get(i, 0.0)) for i, score in everywhere.items()}
-            ranked = sort_scores({**inside, **best})
-            ranked = run.catalogue.near_equals.order(ranked, named) if run.catalogue else ranked
+            ranked, needs = sort_scores({**inside, **best}), all_ranked.legs.needs
+            if run.catalogue:
+                ranked = run.catalogue.near_equals.order(ranked, all_ranked.named, all_ranked.moves)
         else:
-            found, needs, _ = await self._rank_within(run, skill_ids)
+            found, ranking = await self._rank_within(run, skill_ids)
+            needs = ranking.legs.needs
             ranked = list(found.items())
         if run.catalogue:
             ranked = self._variants.fold(ranked, run.catalogue)
@@ -383,13 +385,14 @@ class HierarchicalSearch:
             variants=variants, server_arguments=self._variants.describe_arguments(hit.id, run.catalogue)
         )
 
-    async def _rank_within(
-        self, run: _Run, skill_ids: Sequence[str] | None
-    ) -> tuple[Scores, Mapping[str, str], frozenset[str]]:
-        """The scores of the tools of these skills (of all without any), best first, the need that each serves, and
-        those that the query names."""
+    async def _rank_within(self, run: _Run, skill_ids: Sequence[str] | None) -> tuple[Scores, RankedTools]:
+        """The scores of the tools of these skills (of all without any), best first, and what is known of their
+        ranking."""
         where = _build_filter(run.request.item_type, skill_ids)
-        ranked = await self._ranking.rank(run.request.query, run.prepared, run.catalogue, run.report, where=where)
+        steps = await run.snapshot.steps()
+        ranked = await self._ranking.rank(
+            run.request.query, run.prepared, run.catalogue, run.report, where=where, steps=steps
+        )
         found = dict(ranked.best)
         # Names are matched in the whole catalogue.
         named = list(found.keys() - {c.id for leg in (ranked.legs.dense, ranked.legs.lexical) for c in leg})
@@ -397,7 +400,7 @@ class HierarchicalSearch:
             payloads = await self._ranking.read_payloads(named)
             outside = {i for i in named if not matches(where, payloads.get(i, {}))}
             found = {i: score for i, score in found.items() if i not in outside}
-        return found, ranked.legs.needs, ranked.named
+        return found, ranked
 
 
 def _read_payload(run: _Run, item_id: str, payloads: Mapping[str, Payload]) -> Payload:

@@ -131,10 +131,11 @@ class ToolSearch:
     ) -> ToolResults:
         _check(limit, threshold)
         with report.stage("total"):
-            catalogue = await self._snapshots.current().facts()
+            snapshot = self._snapshots.current()
+            catalogue, steps = await snapshot.facts(), await snapshot.steps()
             deadline = Deadline(EMBEDDING_SECONDS, "tools")
             prepared = await self._ranking.prepare(text, catalogue, report, deadline, RULES, blend)
-            ranked = await self._ranking.rank(text, prepared, catalogue, report, blend=blend, alpha=alpha)
+            ranked = await self._ranking.rank(text, prepared, catalogue, report, steps=steps, blend=blend, alpha=alpha)
             needs = ranked.legs.needs
             best = [(i, score) for i, score in ranked.best if i in catalogue.items]
             if item_type is not None:

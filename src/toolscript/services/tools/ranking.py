@@ -7,10 +7,11 @@ raise names, domains and capabilities.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from toolscript.domain.feedback import Step
 from toolscript.domain.filters import EVERYTHING, Filter, Payload
 from toolscript.domain.search import SearchPart, SearchReport
 from toolscript.retrieval.capabilities import Capabilities
@@ -20,7 +21,7 @@ from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.fusion import RRF_K, rrf, sort_scores
 from toolscript.retrieval.learned_ranking import LEARNED, LearnedRanking, Signals
 from toolscript.retrieval.query import QueryRules
-from toolscript.retrieval.retriever import Legs, PreparedQuery, Retriever
+from toolscript.retrieval.retriever import Legs, PreparedQuery, Retriever, compare
 from toolscript.retrieval.text.needs import split_needs
 from toolscript.services.catalogue.tool_points import TOOLS
 from toolscript.services.catalogue.visibility import FindView, View, see_everything
@@ -61,6 +62,8 @@ class RankedTools:
     signals: Signals = NO_SIGNALS
     named: frozenset[str] = frozenset()
     """Those whose names the query has, exactly or with a typo."""
+    moves: Mapping[str, float] = field(default_factory=dict)
+    """How far what was learnt from use moves candidates in the order, in confidence."""
 
 
 class ToolRanking:
@@ -115,11 +118,12 @@ class ToolRanking:
         report: SearchReport,
         *,
         where: Filter = EVERYTHING,
+        steps: Mapping[str, Step] | None = None,
         blend: Blend = Blend.HYBRID,
         alpha: float | None = None,
     ) -> RankedTools:
-        """Ranks the tools that the caller may see for a prepared query; `text` is the query as it was given, `alpha`
-        replaces the configured weight of meaning. Raises what the index raises.
+        """Ranks the tools that the caller may see for a prepared query; `text` is the query as it was given, `steps`
+        has what was learnt from use, `alpha` replaces the configured weight of meaning. Raises what the index raises.
 
         Candidates whose scores are not numbers are left out, and the report names the index.
         """
@@ -129,10 +133,7 @@ class ToolRanking:
         if catalogue and catalogue.variants and _is_crowded(legs, catalogue):
             depth = min(depth * catalogue.max_variants, MAX_DEPTH)
             legs = await self._retriever.rank(prepared, TOOLS, report, where=where, depth=depth, fields=())
-        if not all(math.isfinite(c.score) for leg in (legs.dense, legs.lexical) for c in leg):
-            report.degrade(SearchPart.INDEX)
-            dense, lexical = ([c for c in leg if math.isfinite(c.score)] for leg in (legs.dense, legs.lexical))
-            legs = Legs(dense, lexical, legs.needs)
+        legs = _keep_finite(legs, report)
         if blend is Blend.RRF:
             ranks = sort_scores(rrf([legs.dense, legs.lexical]))
             best = [(i, round(min(1.0, score / BEST_RRF), 4)) for i, score in ranks if view.shows(i)]
@@ -144,9 +145,9 @@ class ToolRanking:
         subjects, capable = (catalogue.subjects, catalogue.capable) if catalogue else ({}, [])
         about = QueryTopics(domains, subjects, self._capabilities, capable)
         tools, variants = (catalogue.distinct, catalogue.variants) if catalogue else (len(legs.dense), {})
-        found = Confidences(
-            legs, prepared.terms.full_score, self._retriever.similarity, weight, about, tools, self.learned, variants
-        )
+        use = _compare_steps(prepared, legs, catalogue, steps) if catalogue and is_hybrid and steps else {}
+        full_score, similarity = prepared.terms.full_score, self._retriever.similarity
+        found = Confidences(legs, full_score, similarity, weight, about, tools, self.learned, variants, use)
         called: frozenset[str] = frozenset()
         if catalogue and is_hybrid:
             mistyped = catalogue.is_mistyped(text)
@@ -155,8 +156,8 @@ class ToolRanking:
             found.raise_capable()
             called = frozenset(i for i, likeness in named.close.items() if likeness >= MIN_LIKENESS)
         best = [(i, score) for i, score in found.sort() if view.shows(i)]
-        best = catalogue.near_equals.order(best, called) if catalogue and is_hybrid else best
-        return RankedTools(best, legs, found.evidence, view, found.signals, called)
+        best = catalogue.near_equals.order(best, called, found.moves) if catalogue and is_hybrid else best
+        return RankedTools(best, legs, found.evidence, view, found.signals, called, found.moves)
 
     def choose_closest(
         self, ranked: Sequence[tuple[str, float]], threshold: float, limit: int
@@ -172,6 +173,33 @@ class ToolRanking:
     async def read_payloads(self, item_ids: Sequence[str], fields: Sequence[str] | None = None) -> dict[str, Payload]:
         """The payloads of those tools that the index has, or these fields of them."""
         return await self._retriever.read_payloads(TOOLS, item_ids, fields)
+
+
+def _keep_finite(legs: Legs, report: SearchReport) -> Legs:
+    """The candidates whose scores are numbers."""
+    if all(math.isfinite(c.score) for leg in (legs.dense, legs.lexical) for c in leg):
+        return legs
+    report.degrade(SearchPart.INDEX)
+    dense, lexical = ([c for c in leg if math.isfinite(c.score)] for leg in (legs.dense, legs.lexical))
+    return Legs(dense, lexical, legs.needs)
+
+
+def _compare_steps(
+    prepared: PreparedQuery, legs: Legs, catalogue: CatalogueFacts, steps: Mapping[str, Step]
+) -> dict[str, float]:
+    """The similarity of those candidates that have steps, after their steps."""
+    moved = {
+        c.id: step.vector
+        for c in legs.dense
+        if (step := steps.get(c.id)) and step.vector is not None and _has_text(step, catalogue)
+    }
+    return compare(prepared, moved)
+
+
+def _has_text(step: Step, catalogue: CatalogueFacts) -> bool:
+    """Whether a step was computed from the text that the tool has now."""
+    item = catalogue.items.get(step.item_id)
+    return item is not None and item.digest == step.item_digest
 
 
 def _is_crowded(legs: Legs, catalogue: CatalogueFacts) -> bool:

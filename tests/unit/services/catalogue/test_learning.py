@@ -1,10 +1,9 @@
-"""Vectors that move toward requests: reversible, from the original each time, and part of what a sync compares."""
+"""Steps toward requests: reversible, from the vectors of texts each time, and never in the index."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from toolscript.domain.search import Vector
 from toolscript.retrieval.feedback_steps import MIN_COSINE
 from toolscript.services.catalogue import learning
 from toolscript.services.catalogue.demo import load_demo_items
-from toolscript.services.catalogue.skill_points import SKILLS
 from toolscript.services.catalogue.tool_points import TOOLS
 from toolscript.settings import Settings, load_settings
 
@@ -46,6 +44,15 @@ async def app(settings: Settings) -> AsyncIterator[App]:
 
 
 async def read_vector(app: App, tool: str = TOOL) -> Vector:
+    """The vector that searches order near equals by: after a step that counts, else that of the text."""
+    snapshot = app.snapshots.current()
+    step, facts = (await snapshot.steps()).get(tool), await snapshot.facts()
+    if step is not None and step.vector is not None and step.item_digest == facts.items[tool].digest:
+        return step.vector
+    return await read_original(app, tool)
+
+
+async def read_original(app: App, tool: str = TOOL) -> Vector:
     return (await app.catalogue_index.vectors(TOOLS, [tool]))[tool]
 
 
@@ -114,15 +121,13 @@ async def test_a_sync_keeps_the_steps_and_writes_nothing(app: App) -> None:
     assert np.allclose(await read_vector(app), moved)
 
 
-async def test_the_skills_follow_the_moved_tools(app: App) -> None:
-    before = {c.id: c.payload["fingerprint"] for c in await app.catalogue_index.scroll(SKILLS)}
+async def test_the_index_has_the_vectors_of_texts_and_is_not_written(app: App) -> None:
+    before = {c.id: c.payload for c in await app.catalogue_index.scroll(TOOLS)}
+    vector = await read_original(app)
     await learn(app)
-    moved = {c.id: c.payload["fingerprint"] for c in await app.catalogue_index.scroll(SKILLS)}
-    assert moved != before
-    await app.sync.index_catalogue()
-    assert {c.id: c.payload["fingerprint"] for c in await app.catalogue_index.scroll(SKILLS)} == moved
-    await app.feedback.reset()
-    assert {c.id: c.payload["fingerprint"] for c in await app.catalogue_index.scroll(SKILLS)} == before
+    assert not np.allclose(await read_vector(app), vector)
+    assert np.array_equal(await read_original(app), vector)
+    assert {c.id: c.payload for c in await app.catalogue_index.scroll(TOOLS)} == before
 
 
 async def test_a_changed_text_starts_again_from_its_new_vector(app: App) -> None:
@@ -146,7 +151,6 @@ async def test_while_feedback_is_off_the_original_vectors_are_searched(app: App,
     moved = await read_vector(app)
     await app.catalogue_index.close()
     async with open_app(replace(settings, feedback=False)) as silent:
-        await silent.sync.complete_index()
         assert np.allclose(await read_vector(silent), before, atol=1e-6)
         with pytest.raises(Unavailable, match="TOOLSCRIPT_FEEDBACK"):
             await silent.feedback.mark(ADA, TOOL, REQUEST)
@@ -215,47 +219,3 @@ async def test_a_success_of_a_vanished_tool_waits_for_its_return(app: App) -> No
     await app.sync.run(ITEMS)
     await app.feedback.apply()
     assert [entry.step is not None for entry in await app.feedback.list()] == [True]
-
-
-@pytest.fixture
-def broken_index(app: App, monkeypatch: pytest.MonkeyPatch) -> Callable[[], AbstractContextManager[None]]:
-    """Makes writes of points fail while it is entered."""
-
-    @contextmanager
-    def fail() -> Iterator[None]:
-        async def upsert(*_: object, **__: object) -> None:
-            raise Unavailable("the index does not answer")
-
-        with monkeypatch.context() as patch:
-            patch.setattr(app.catalogue_index, "upsert", upsert)
-            yield
-
-    return fail
-
-
-async def test_a_reset_that_failed_is_completed_by_the_next_one(
-    app: App, broken_index: Callable[[], AbstractContextManager[None]]
-) -> None:
-    before = await read_vector(app)
-    await learn(app)
-    with broken_index(), pytest.raises(Unavailable, match="does not answer"):
-        await app.feedback.reset()
-    await app.feedback.reset()
-    assert np.allclose(await read_vector(app), before, atol=1e-6)
-    assert (await app.feedback.list(), await app.feedback_store.get_steps()) == ([], {})
-
-
-@pytest.mark.parametrize("how", ["reset", "take back"])
-async def test_the_next_start_brings_back_a_vector_where_a_process_ended_before(
-    app: App, settings: Settings, broken_index: Callable[[], AbstractContextManager[None]], how: str
-) -> None:
-    before = await read_vector(app)
-    await learn(app)
-    if how == "take back":
-        await app.feedback_store.remove_verdict(Verdict(TOOL, REQUEST, "ada"))
-    with broken_index(), pytest.raises(Unavailable, match="does not answer"):
-        await (app.feedback.apply() if how == "take back" else app.feedback.reset(TOOL))
-    await app.catalogue_index.close()
-    async with open_app(settings) as started:
-        await started.sync.complete_index()
-        assert np.allclose(await read_vector(started), before, atol=1e-6)
