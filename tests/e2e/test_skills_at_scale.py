@@ -121,9 +121,9 @@ async def test_a_hundred_equal_queries_at_once_get_equal_answers(large: App) -> 
 
 
 def is_consistent(found: HierarchicalResults, counts: Sequence[Mapping[str, int]]) -> bool:
-    """Every tool belongs to a skill that was searched; every skill has as many tools as it had before or has after."""
-    used = set(found.skill_ids_used or ())
-    return all(used & set(tool.payload["skill_ids"]) for tool in found.tools if used) and all(
+    """Every tool belongs to a matched skill or to none; every skill has as many tools as it had before or has after."""
+    used, skills = set(found.skill_ids_used or ()), [set(tool.payload["skill_ids"]) for tool in found.tools]
+    return all(used & own for own in skills if used and own) and all(
         hit.skill.tool_count in {c.get(hit.skill.id, 0) for c in counts} for hit in found.skills
     )
 
@@ -202,7 +202,6 @@ async def test_skills_first_loses_hardly_any_result_and_saves_a_large_part_of_th
             app.ingest_documents,
             app.document_search,
             app.hierarchical_search,
-            app.skill_store.get_members,
         )
         for name in SETS:
             data = read_set(shared_data / "tools" / name)
@@ -216,7 +215,7 @@ async def test_skills_first_loses_hardly_any_result_and_saves_a_large_part_of_th
             unanswered += [not each.tools for each in found]
     recalls = [[mean(outcome.scores)["r@5"] for outcome in pair] for pair in outcomes]
     through_skills, everywhere = (sum(column) / len(SETS) for column in zip(*recalls, strict=True))
-    assert through_skills >= everywhere - 0.02, dict(zip(SETS, recalls, strict=True))
+    assert through_skills >= everywhere - 0.015, dict(zip(SETS, recalls, strict=True))
     shares = [hierarchical.share_searched or 1.0 for hierarchical, _ in outcomes]
-    assert sum(shares) / len(shares) <= 0.30, dict(zip(SETS, shares, strict=True))
+    assert sum(shares) / len(shares) <= 0.20, dict(zip(SETS, shares, strict=True))
     assert sum(unanswered) <= 0.05 * len(unanswered)

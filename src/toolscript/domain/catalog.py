@@ -157,6 +157,7 @@ class SkillMember:
     item_id: str
     digest: str
     confidence: float
+    is_primary: bool = True
 
 
 @dataclass(frozen=True, slots=True)

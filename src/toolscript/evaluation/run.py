@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from toolscript.domain.access import Principal
-from toolscript.domain.catalog import Item, SkillMember
+from toolscript.domain.catalog import Item
 from toolscript.domain.errors import Invalid
 from toolscript.domain.knowledge import Source
 from toolscript.domain.search import MAX_CLOSEST, MAX_QUERY_CHARACTERS
@@ -99,14 +99,13 @@ class _JudgedRanking(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Evaluates one set at a time, over services that are empty at the start. `members` returns those of each skill."""
+    """Evaluates one set at a time, over services that are empty at the start."""
 
     sync: Sync
     tool_search: ToolSearch
     ingest: IngestDocuments
     document_search: DocumentSearch
     hierarchical: HierarchicalSearch
-    members: Callable[[], Awaitable[Mapping[str, Sequence[SkillMember]]]]
 
     async def run(self, data: ToolSet | DocumentSet, pipeline: str) -> EvaluationResult:
         """Loads the set, replacing the tools of the previous one, and scores every query. Raises Invalid for a pipeline
@@ -136,14 +135,12 @@ class Evaluation:
     async def _run_strategy(self, data: ToolSet, strategy: Strategy) -> EvaluationResult:
         """Ranks without a threshold for tools, which would only cut off rankings; skills keep theirs."""
         await self.sync.run(list(data.items.values()))
-        members = {skill: {m.item_id for m in each} for skill, each in (await self.members()).items()}
 
         async def search(text: str) -> _JudgedRanking:
             query = HierarchicalQuery(text[:MAX_QUERY_CHARACTERS], include_schemas=False, strategy=strategy)
             found = await self.hierarchical.search(replace(query, limit=50, tool_threshold=0))
             shown = await self.hierarchical.search(replace(query, limit=AGENT_LIMIT, closest=MAX_CLOSEST))
-            used = found.skill_ids_used if strategy is Strategy.HIERARCHICAL else None
-            count = len(data.items) if used is None else len(set().union(*(members.get(s, set()) for s in used)))
+            count = found.candidates if strategy is Strategy.HIERARCHICAL else len(data.items)
             best = found.tools[0].score if found.tools else 0.0
             return _JudgedRanking([t.ids for t in found.tools], best, shown.ids, count / len(data.items))
 

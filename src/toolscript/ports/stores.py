@@ -167,7 +167,8 @@ class SkillStore(Protocol):
         """When a skill was last changed; None for an unknown one."""
 
     async def get_members(self, skill_ids: Ids = None) -> dict[str, list[SkillMember]]:
-        """The active items of these skills, ordered by id; skills without items are left out."""
+        """The active items of these skills, ordered by id; skills without items are left out. The id "" has the
+        items without an active primary skill."""
 
     async def count_items(self) -> dict[str, int]:
         """The number of active items of each skill; skills without items are left out."""

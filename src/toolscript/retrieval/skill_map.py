@@ -1,4 +1,4 @@
-"""Finds the skills nearest to a query, by comparing it with the vectors of all skills in memory.
+"""Finds the skills and topics nearest to a query, by comparing it with the vectors of all of them in memory.
 
 There are a few thousand vectors at most, the same for every query: a copy in memory answers in a fraction of the time
 that an engine takes.
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
+from numpy.typing import NDArray
 
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.search import Candidate, SimilarityRange, Vector
@@ -20,6 +22,8 @@ from toolscript.retrieval.retriever import WHOLE
 REACH = 0.56
 # How much less a skill without tools scores than one whose tools are as near as its description.
 UNPROVEN = 0.55
+
+Scores = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +37,20 @@ class SkillFacts:
 
 
 class SkillMap:
-    """The vectors of all skills at one time: one of the description and one per facet (a group of tools)."""
+    """The vectors of all skills at one time: one of the description and one per facet (a group of tools). Facets with
+    tools of their own are topics: every tool of the catalogue at that time is in exactly one."""
 
     def __init__(self, points: Sequence[Candidate], vectors: Mapping[str, Vector], similarity: SimilarityRange) -> None:
-        """Takes the points of the skills' collection, their vectors, and the range of the model. Raises Unavailable for
-        vectors that are not finite."""
-        parts = sorted((p for p in points if p.id in vectors), key=lambda p: (p.payload["skill_id"], p.id))
+        """Takes the points of the skills' collection, their vectors, and the range of the model. Skills that are not
+        active have topics only. Raises Unavailable for vectors that are not finite."""
+        parts = sorted(
+            (p for p in points if p.id in vectors),
+            key=lambda p: (not p.payload["is_active"], p.payload["skill_id"], p.id),
+        )
         self.skills: list[SkillFacts] = []
         starts: list[int] = []
-        for number, point in enumerate(parts):
+        self._active = sum(bool(p.payload["is_active"]) for p in parts)
+        for number, point in enumerate(parts[: self._active]):
             payload = point.payload
             if not self.skills or self.skills[-1].id != payload["skill_id"]:
                 starts.append(number)
@@ -60,18 +69,36 @@ class SkillMap:
         self._rows = np.ascontiguousarray(rows * (tightness[:, None] / np.float32(scale)))
         if not np.isfinite(self._rows).all():
             raise Unavailable("the vectors of the skills are not finite: run `toolscript index rebuild`")
+        tools = [tuple(p.payload.get("tools") or ()) for p in parts]
+        self._topic_parts = np.array([n for n, ids in enumerate(tools) if ids], dtype=np.int64)
+        self.topics: list[tuple[str, ...]] = [ids for ids in tools if ids]
+        """The ids of the tools of each topic."""
+        self.skills_of: dict[str, tuple[str, ...]] = {}
+        """The active skills of every tool that has any."""
+        for point in parts[: self._active]:
+            for item_id in chain(point.payload.get("tools") or (), point.payload.get("also") or ()):
+                self.skills_of[item_id] = (*self.skills_of.get(item_id, ()), point.payload["skill_id"])
 
-    def nearest(
-        self, vector: Vector, limit: int, floor: float, needs: Sequence[Vector] = ()
-    ) -> list[tuple[SkillFacts, float]]:
-        """The nearest skills at or above the floor, best first (equal ones by id), each with the estimated score of its
-        nearest tool, which may be outside of 0 to 1. With the vectors of a query's needs, half of it is the score for
-        the whole and half that for the nearest need, as it is for tools."""
+    def compare(self, vector: Vector, needs: Sequence[Vector] = ()) -> Scores:
+        """The estimated score of the nearest tool of each part of the map, which may be outside of 0 to 1. With the
+        vectors of a query's needs, half of it is the score for the whole and half that for the nearest need, as it is
+        for tools. Raises ValueError for a vector of another model."""
+        if not len(self._rows):
+            return np.zeros(0, np.float32)
+        # In one thread: BLAS starts several for so few numbers, which takes 20 ms on a busy machine.
+        near = np.einsum("ij,j->i", self._rows, vector)
+        if needs:
+            near = WHOLE * near + (1 - WHOLE) * np.einsum("ij,kj->ik", self._rows, np.stack(needs)).max(axis=1)
+        return np.asarray(near + self._beyond, dtype=np.float32)
+
+    def rank_skills(self, scores: Scores) -> list[tuple[SkillFacts, float]]:
+        """All skills, best first (equal ones by id), each with the best of its scores."""
         if not self.skills:
             return []
-        near = self._rows @ vector
-        if needs:
-            near = WHOLE * near + (1 - WHOLE) * (self._rows @ np.stack(needs).T).max(axis=1)
-        scores = np.maximum.reduceat(near + self._beyond, self._starts).tolist()
-        best = sorted(range(len(scores)), key=scores.__getitem__, reverse=True)[:limit]
-        return [(self.skills[n], scores[n]) for n in best if scores[n] >= floor]
+        of_skills = np.maximum.reduceat(scores[: self._active], self._starts).tolist()
+        best = sorted(range(len(of_skills)), key=of_skills.__getitem__, reverse=True)
+        return [(self.skills[n], of_skills[n]) for n in best]
+
+    def score_topics(self, scores: Scores) -> Scores:
+        """The scores of the topics, in the order of `topics`."""
+        return scores[self._topic_parts]

@@ -179,7 +179,8 @@ async def check_fallback(app: App, place: str, fault: Fault) -> None:
                 assert (response["tools"], response["matched_skills"]) == (direct["tools"], [])
                 assert response["metadata"]["skill_ids_used"] is None
             case "no tools":
-                assert (response["tools"], response["matched_skills"]) == ([], well["matched_skills"])
+                assert response["tools"] == []
+                assert 1 <= len(response["matched_skills"]) <= len(well["matched_skills"])
                 assert response["metadata"]["stage2_candidate_count"] == 0
             case "no schemas":
                 assert len(response["tools"]) == len(well["tools"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from random import Random
 
 import numpy as np
@@ -41,13 +42,18 @@ def build_map(world: World, similarity: SimilarityRange = PLAIN) -> SkillMap:
     return SkillMap(*points_of(world), similarity)
 
 
+def rank(skill_map: SkillMap, row: list[float], needs: Sequence[Vector] = ()) -> list[tuple[SkillFacts, float]]:
+    return skill_map.rank_skills(skill_map.compare(unit(row), needs))
+
+
 def points_of(world: World) -> tuple[list[Candidate], dict[str, Vector]]:
     points, vectors = [], {}
     for skill, parts in world.items():
         for n, (row, tightness) in enumerate(parts):
             response = {"skill_id": skill, "name": skill.upper(), "description": "", "tool_count": tools_of(parts)}
             point_id = skill if n == 0 else f"{skill}#{n}"
-            points.append(Candidate(point_id, 0.0, {**response, "tightness": tightness, "is_facet": n > 0}))
+            facet = {"tightness": tightness, "is_facet": n > 0, "is_active": True, "tools": []}
+            points.append(Candidate(point_id, 0.0, {**response, **facet}))
             vectors[point_id] = unit(row)
     return points, vectors
 
@@ -76,8 +82,6 @@ def by_hand(world: World, query: Vector, needs: list[Vector], similarity: Simila
     WORLDS,
     ROWS,
     st.lists(ROWS, max_size=3),
-    st.integers(1, 8),
-    st.sampled_from([-9.0, 0.0, 0.3, 0.6, 9.0]),
     st.sampled_from([PLAIN, MEASURED]),
     st.randoms(use_true_random=False),
 )
@@ -85,45 +89,50 @@ def test_the_nearest_skills_are_those_of_a_plain_loop(
     world: World,
     row: list[float],
     parts: list[list[float]],
-    limit: int,
-    floor: float,
     similarity: SimilarityRange,
     random: Random,
 ) -> None:
     points, vectors = points_of(world)
     random.shuffle(points)
     needs = [unit(part) for part in parts]
-    found = SkillMap(points, vectors, similarity).nearest(unit(row), limit, floor, needs)
+    found = rank(SkillMap(points, vectors, similarity), row, needs)
     expected = by_hand(world, unit(row), needs, similarity)
     assert [score for _, score in found] == pytest.approx([expected[facts.id] for facts, _ in found], abs=1e-5)
-    best = sorted(expected.values(), reverse=True)[:limit]
-    assert [score for _, score in found] == pytest.approx(best[: len(found)], abs=1e-5)
-    surely, perhaps = (sum(score >= floor + by for score in best) for by in (1e-5, -1e-5))
-    assert surely <= len(found) <= perhaps
+    assert [score for _, score in found] == pytest.approx(sorted(expected.values(), reverse=True), abs=1e-5)
     assert [facts.tool_count for facts, _ in found] == [tools_of(world[facts.id]) for facts, _ in found]
 
 
 def test_equal_skills_are_sorted_by_id() -> None:
-    found = build_map({name: [([1.0, 0.0, 0.0], 1.0)] * 2 for name in ("c", "a", "b")}).nearest(unit([1, 0, 0]), 2, 0.0)
-    assert [facts.id for facts, _ in found] == ["a", "b"]
+    found = rank(build_map({name: [([1.0, 0.0, 0.0], 1.0)] * 2 for name in ("c", "a", "b")}), [1, 0, 0])
+    assert [facts.id for facts, _ in found] == ["a", "b", "c"]
 
 
 def test_an_id_that_starts_with_another_id_is_a_different_skill() -> None:
     world = {"mail": [([1.0, 0.0, 0.0], 1.0)] * 2, "mail_box": [([0.0, 1.0, 0.0], 1.0)] * 3}
-    found = build_map(world).nearest(unit([0, 1, 0]), 5, -1.0)
+    found = rank(build_map(world), [0, 1, 0])
     assert [(facts.id, facts.tool_count) for facts, _ in found] == [("mail_box", 2), ("mail", 1)]
 
 
 def test_a_map_without_skills_finds_none() -> None:
     empty = build_map({})
     assert empty.skills == []
-    assert empty.nearest(unit([1, 0, 0]), 3, 0.0) == []
+    assert rank(empty, [1, 0, 0]) == []
+    assert (empty.topics, empty.score_topics(empty.compare(unit([1, 0, 0]))).tolist()) == ([], [])
 
 
-def test_skills_below_the_floor_are_left_out() -> None:
-    two = build_map({"far": [([0.0, 1.0, 0.0], 1.0)] * 2, "near": [([1.0, 0.0, 0.0], 1.0)] * 2})
-    assert two.nearest(unit([1, 0, 0]), 5, 1.0) == [(SkillFacts("near", "NEAR", "", 1), 1.0)]
-    assert two.nearest(unit([1, 0, 0]), 5, 1.01) == []
+def test_a_skill_that_is_not_active_has_topics_only() -> None:
+    points, vectors = points_of({"a": [([1.0, 0.0, 0.0], 1.0)] * 2, "b": [([0.0, 1.0, 0.0], 1.0)] * 2})
+    changed = [
+        p._replace(payload={**p.payload, "is_active": p.payload["skill_id"] == "b", "tools": tools})
+        for p, tools in zip(points, ([], ["x", "y"], [], ["z"]), strict=True)
+    ]
+    skill_map = SkillMap(changed, vectors, PLAIN)
+    scores = skill_map.compare(unit([1, 0, 0]))
+    assert skill_map.rank_skills(scores) == [(SkillFacts("b", "B", "", 1), 0.0)]
+    assert dict(zip(skill_map.topics, skill_map.score_topics(scores).tolist(), strict=True)) == {
+        ("x", "y"): 1,
+        ("z",): 0,
+    }
 
 
 def test_a_point_without_a_vector_is_not_on_the_map() -> None:
@@ -141,15 +150,13 @@ def test_a_vector_that_is_not_finite_is_refused_with_the_remedy() -> None:
 
 def test_a_broad_skill_is_found_through_the_facet_that_the_query_is_about() -> None:
     broad = [([1.0, 1.0, 1.0], 0.5), ([1.0, 0.0, 0.0], 1.0), ([0.0, 1.0, 0.0], 1.0)]
-    (first, score), _ = build_map({"broad": broad, "other": [([0.5, 0.5, 1.0], 0.9)] * 2}).nearest(
-        unit([1, 0, 0]), 2, 0.0
-    )
+    (first, score), _ = rank(build_map({"broad": broad, "other": [([0.5, 0.5, 1.0], 0.9)] * 2}), [1, 0, 0])
     assert first.id == "broad"
     assert score == pytest.approx(1.0)
 
 
 def test_a_skill_with_tools_comes_before_one_with_only_a_description() -> None:
     world = {"a_promise": [([1.0, 0.0, 0.0], 1.0)], "proven": [([1.0, 0.0, 0.0], 1.0)] * 2}
-    (first, _), (second, score) = build_map(world).nearest(unit([1, 0, 0]), 2, 0.0)
+    (first, _), (second, score) = rank(build_map(world), [1, 0, 0])
     assert (first.id, second.id) == ("proven", "a_promise")
     assert score == pytest.approx(1 - UNPROVEN)

@@ -13,6 +13,9 @@ from typing import Any
 from toolscript.domain.filters import EVERYTHING, Condition, Filter, Op, Payload, Subset, is_number, parse_moment
 from toolscript.domain.search import Candidate, FieldType, Point, Terms
 
+# Ids whose UUIDs are cached: some 250 bytes each.
+MAX_CACHED_IDS = 100_000
+
 DENSE = "dense"
 TERMS = "terms"
 # Payload fields that are added to a point: its own id; dates, where a field has strings that only Qdrant would parse as
@@ -72,10 +75,16 @@ def point_id(own_id: str) -> str:
     return str(uuid.uuid5(_NAMESPACE, own_id))
 
 
-@lru_cache(maxsize=256)
-def _derive_ids(own_ids: frozenset[str]) -> set[uuid.UUID]:
-    """Remembered: a caller's subset is the same with every search, and 50 ids take 0.3 ms."""
-    return {uuid.UUID(point_id(each)) for each in own_ids}
+@lru_cache(maxsize=MAX_CACHED_IDS)
+def _derive_id(own_id: str) -> uuid.UUID:
+    """Cached: 6 µs, and a search of tools names hundreds."""
+    return uuid.uuid5(_NAMESPACE, own_id)
+
+
+@lru_cache(maxsize=64)
+def _require_id(has_id: Callable[[set[Any]], Any], own_ids: frozenset[str]) -> Any:
+    """Cached: a search names the same ids by meaning and by words, and a caller's subset never changes."""
+    return has_id(set(map(_derive_id, own_ids)))
 
 
 def field_path(field: str) -> str:
@@ -106,7 +115,7 @@ class _Translation:
         self._nothing = package.has_id(set())
 
     def subset(self, subset: Subset) -> Any:
-        ids = self._package.has_id(_derive_ids(subset.ids))
+        ids = _require_id(self._package.has_id, subset.ids)
         named = self.any_of([ids, *map(self.condition, subset.conditions)])
         return self._not(named) if subset.excluded else named
 

@@ -377,15 +377,23 @@ class SqlSkills:
         def work(session: Session) -> list[dict[str, Any]]:
             condition = "TRUE" if skill_ids is None else session.among("a.skill_id", "ids")
             parameters = {} if skill_ids is None else {"ids": sorted(skill_ids)}
-            return session.rows(
-                "SELECT a.skill_id, a.confidence, t.item_id, t.digest FROM tool_skill_assignments a "
+            rows = session.rows(
+                "SELECT a.skill_id, a.confidence, a.is_primary, t.item_id, t.digest FROM tool_skill_assignments a "
                 f"JOIN tools t ON t.id = a.tool_id WHERE t.is_active AND {condition}",
                 **parameters,
             )
+            if skill_ids is None or "" in skill_ids:
+                rows += session.rows(
+                    "SELECT '' AS skill_id, 1.0 AS confidence, TRUE AS is_primary, t.item_id, t.digest FROM tools t "
+                    "WHERE t.is_active AND NOT EXISTS (SELECT 1 FROM tool_skill_assignments a JOIN skill_categories s "
+                    "ON s.id = a.skill_id WHERE a.tool_id = t.id AND a.is_primary AND s.is_active)"
+                )
+            return rows
 
         members: dict[str, list[SkillMember]] = defaultdict(list)
         for row in await self._database.read(work):
-            members[row["skill_id"]].append(SkillMember(row["item_id"], row["digest"], row["confidence"]))
+            member = SkillMember(row["item_id"], row["digest"], float(row["confidence"]), bool(row["is_primary"]))
+            members[row["skill_id"]].append(member)
         return {skill: sorted(items, key=lambda m: m.item_id) for skill, items in members.items()}
 
     async def list_suggestions(self, status: SuggestionStatus | None = None) -> list[Suggestion]:

@@ -15,7 +15,7 @@ from toolscript.ports.stores import CatalogueVersion, ItemStore, SkillStore
 from toolscript.retrieval.reconcile import WRITE_BATCH, Payload, ReconcilePlan, Reconciler, split_batches
 from toolscript.services.catalogue import classification_stamps as stamps
 from toolscript.services.catalogue.classification_stamps import SkillSet
-from toolscript.services.catalogue.skill_points import SkillPoints
+from toolscript.services.catalogue.skill_points import NO_SKILL, SkillPoints
 from toolscript.services.catalogue.snapshot import Change
 from toolscript.services.catalogue.tool_points import (
     TOOLS,
@@ -165,9 +165,9 @@ class CatalogueIndex:
         return [item_id for item_id in item_ids if item_id not in active]
 
     async def update_skills(self, skill_ids: Collection[str] | None, skills: SkillSet) -> None:
-        """Brings the points of these skills (None: of all) up to date."""
-        if self._skill_points and (skill_ids is None or skill_ids):
-            await self._skill_points.refresh(skill_ids)
+        """Brings the points of these skills (None: of all) up to date, and the topics of tools without a skill."""
+        if self._skill_points:
+            await self._skill_points.refresh(None if skill_ids is None else {*skill_ids, NO_SKILL.id})
         self._indexed_skills = skills.digest
         self.on_change(Change.POINTS | Change.SKILLS)
         if self._version:

@@ -2,7 +2,8 @@
 
 A skill's vector is the mean of its tools' vectors, weighted by confidence; without tools, the vector of its
 description. One vector cannot represent the different tools of a broad skill, so a skill also has facets: the centres
-of groups of its tools, each with the tightness of its group, and its description. See docs/decisions/0011.
+of groups of its tools, each with the tightness of its group, and its description. The tools of a facet whose primary
+skill this is are a *topic*; tools without a skill have topics of their own. See docs/decisions/0011.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import json
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,17 +33,28 @@ from toolscript.services.catalogue.tool_points import TOOLS, describe_vector
 SKILLS = "mcp_skills"
 SKILL_FIELDS = {"skill_id": FieldType.KEYWORD, "is_active": FieldType.BOOL}
 # Increased when points are built differently, so that the next sync builds them again.
-RECIPE = 3
+RECIPE = 4
 # Up to this number every tool is a facet; above it, the number of facets grows with the square root of the tools.
 ALL_FACETS = 16
 MAX_FACETS = 120
 MAX_ROUNDS = 3
+
+# Its facets are the topics of the tools without an active skill.
+NO_SKILL = Skill("", "", "", is_active=False)
 
 SkillsAndMembers = tuple[list[Skill], dict[str, list[SkillMember]]]
 
 
 def skills_collection(model: str, dimensions: int) -> search.Collection:
     return search.Collection(SKILLS, model, dimensions, SKILL_FIELDS)
+
+
+class _SkillVector(NamedTuple):
+    """A vector of a skill; for a facet, its group of tools and how tight that is."""
+
+    vector: Vector
+    tightness: float = 1.0
+    members: Sequence[SkillMember] = ()
 
 
 @dataclass(slots=True)
@@ -54,8 +66,8 @@ class _SkillDraft:
     model: str
     sources: Sequence[str]
     """What the vectors of its members are made of."""
-    parts: list[tuple[Vector, float]] = field(default_factory=list)
-    """Vectors with their tightness; none before its tools are read, and for a skill without indexed tools."""
+    parts: list[_SkillVector] = field(default_factory=list)
+    """None before its tools are read, and for a skill without indexed tools."""
 
     @property
     def key(self) -> str:
@@ -63,7 +75,7 @@ class _SkillDraft:
 
     @property
     def texts(self) -> Mapping[str, str]:
-        return {self.skill.id: build_skill_text(self.skill)}
+        return {} if self.skill is NO_SKILL else {self.skill.id: build_skill_text(self.skill)}
 
     def is_current(self, existing: Mapping[str, Payload]) -> bool:
         fingerprint = self._compute_fingerprint()
@@ -82,10 +94,12 @@ class _SkillDraft:
         if indexed:
             rows = np.stack([vectors[m.item_id] for m in indexed])
             weights = np.array([m.confidence for m in indexed], dtype=np.float32)
-            self.parts = await asyncio.to_thread(_compute_parts, rows, weights)
+            self.parts = await asyncio.to_thread(_compute_parts, rows, weights, indexed)
 
     def build_points(self, vectors: Mapping[str, Vector]) -> Sequence[Point]:
-        parts = [*self.parts, (vectors[self.skill.id], 1.0)]
+        # The first is the skill's own. No skill has none, and no description either.
+        parts = self.parts[1:] if self.skill is NO_SKILL else [*self.parts, _SkillVector(vectors[self.skill.id])]
+        first = int(self.skill is NO_SKILL)
         payload: dict[str, Any] = {
             "id": self.skill.id,
             "skill_id": self.skill.id,
@@ -99,15 +113,22 @@ class _SkillDraft:
         return [
             Point(
                 f"{self.skill.id}#{number}" if number else self.skill.id,
-                vector,
+                part.vector,
                 Terms(),
-                {**payload, "tightness": tightness, "is_facet": number > 0},
+                {
+                    **payload,
+                    "tightness": part.tightness,
+                    "is_facet": number > 0,
+                    "tools": [m.item_id for m in part.members if m.is_primary],
+                    "also": [m.item_id for m in part.members if not m.is_primary],
+                },
             )
-            for number, (vector, tightness) in enumerate(parts)
+            for number, part in enumerate(parts, start=first)
         ]
 
     def _compute_fingerprint(self) -> str:
-        tools = [[m.item_id, m.confidence, source] for m, source in zip(self.members, self.sources, strict=True)]
+        pairs = zip(self.members, self.sources, strict=True)
+        tools = [[m.item_id, m.confidence, m.is_primary, source] for m, source in pairs]
         made_of = [RECIPE, self.model, get_skill_values(self.skill), tools]
         return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()[:32]
 
@@ -139,6 +160,8 @@ class SkillPoints:
     async def _read_store(self, skill_ids: Collection[str] | None) -> SkillsAndMembers:
         skills = [s for s in await self._skill_store.list_skills() if skill_ids is None or s.id in skill_ids]
         members = await self._skill_store.get_members(None if skill_ids is None else list(skill_ids))
+        if NO_SKILL.id in members:
+            skills.append(NO_SKILL)
         return skills, members
 
     async def _reconcile(self, content: SkillsAndMembers, skill_ids: Collection[str] | None) -> int:
@@ -157,14 +180,17 @@ class SkillPoints:
         return _SkillDraft(skill, members, self._model, sources)
 
 
-def _compute_parts(rows: Any, weights: Any) -> list[tuple[Vector, float]]:
+def _compute_parts(rows: Any, weights: Any, members: Sequence[SkillMember]) -> list[_SkillVector]:
     """The skill's own vector, then its facets. Each has its tightness, the length of the mean of its tools' vectors: 1
     if the tools are the same, less the more they differ."""
     mean = (rows * weights[:, None]).sum(axis=0) / weights.sum()
     length = float(np.linalg.norm(mean))
     own = np.asarray(mean / length, dtype=np.float32) if length else rows[0]
     facets = find_clusters(rows, _count_facets(len(rows)), starts=1)
-    return [(own, length), *((facet.centroid, facet.cohesion) for facet in facets)]
+    return [
+        _SkillVector(own, length),
+        *(_SkillVector(f.centroid, f.cohesion, [members[n] for n in f.members]) for f in facets),
+    ]
 
 
 def _count_facets(tools: int) -> int:

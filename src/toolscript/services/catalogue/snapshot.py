@@ -29,7 +29,10 @@ from toolscript.retrieval.skill_map import SkillMap
 from toolscript.services.catalogue.skill_points import SKILLS
 from toolscript.services.catalogue.tool_steps import ToolSteps
 
-SKILL_MAP_FIELDS = ("skill_id", "name", "description", "tool_count", "is_active", "tightness", "is_facet")
+SKILL_MAP_FIELDS = (
+    *("skill_id", "name", "description", "tool_count", "is_active"),
+    *("tightness", "is_facet", "tools", "also"),
+)
 # How often the version in the store is read; a notification of a change comes earlier, where there are some.
 POLL_SECONDS = 1.0
 # Changes come in groups; between two of them the catalogue is not read.
@@ -292,7 +295,6 @@ class CatalogueSnapshots:
     async def _read_skill_map(self) -> tuple[SkillMap, bool]:
         """The map; incomplete when points vanished between the two reads."""
         async with asyncio.timeout(self._read_timeout):
-            found = await self._index.scroll(SKILLS, fields=SKILL_MAP_FIELDS)
-            points = [point for point in found if point.payload["is_active"]]
+            points = await self._index.scroll(SKILLS, fields=SKILL_MAP_FIELDS)
             vectors = await self._index.vectors(SKILLS, [point.id for point in points])
         return SkillMap(points, vectors, self._similarity.narrow_to_skills()), len(vectors) == len(points)

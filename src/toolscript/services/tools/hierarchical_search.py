@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -21,10 +20,10 @@ from toolscript.domain.search import CacheUse, SearchPart, SearchReport
 from toolscript.ports.observability import EventSink
 from toolscript.retrieval.catalogue import CatalogueFacts
 from toolscript.retrieval.deadline import Deadline
-from toolscript.retrieval.fusion import Scores, put_needs_first, sort_scores
+from toolscript.retrieval.fusion import put_needs_first, sort_scores
 from toolscript.retrieval.query import QueryRules, check_range
 from toolscript.retrieval.retriever import PreparedQuery
-from toolscript.retrieval.skill_map import SkillFacts
+from toolscript.retrieval.skill_map import Scores, SkillFacts, SkillMap
 from toolscript.retrieval.text.words import replace_unencodable
 from toolscript.services.catalogue.snapshot import CatalogueSnapshot, CatalogueSnapshots, Change
 from toolscript.services.catalogue.visibility import CountBySkill, View, count_everything
@@ -32,17 +31,12 @@ from toolscript.services.support.result_cache import ResultCache
 from toolscript.services.support.search_events import record_tool_search
 from toolscript.services.tools.ranking import RankedTools, ToolRanking
 from toolscript.services.tools.starting_servers import StartingServers
+from toolscript.services.tools.topics import EVERYWHERE, SearchArea, SkillHit, VisibleTopics, list_hits, match_skills
 from toolscript.services.tools.variants import Variants
 
-# Skills that score this much less than the best one are not matched: their tools are hardly ever among the best
-# (docs/decisions/0011). The best may score more than 1 before its score is clipped.
-NEAR_THE_BEST = 0.62
 REQUIRED_FIELDS = ("type", "name", "description", "db_id")
 PAYLOAD = (*REQUIRED_FIELDS, "is_active", "skill_ids", "skill_confidence", "primary_skill_id", "quarantine")
 ACTIVE = Condition("is_active", Op.EQ, True)
-
-# Thresholds are compared with rounded scores: a returned score, given as a threshold, keeps its tool.
-DIGITS = 4
 
 FACTS_STAGE, SKILLS_STAGE, TOOLS_STAGE, SCHEMAS_STAGE = "catalogue_read", "skill_search", "tool_search", "schema_load"
 # The part of the search that each stage depends on.
@@ -93,15 +87,6 @@ class HierarchicalQuery:
     strategy: Strategy = Strategy.HIERARCHICAL
 
 
-class SkillHit(NamedTuple):
-    """A skill that the query is about."""
-
-    skill: SkillFacts
-    score: float
-    is_near: bool = True
-    """Whether its score is near enough to the best one for a search of its tools."""
-
-
 class HierarchicalHit(NamedTuple):
     """A tool that was found. Schemas are read last, and only for the tools that are returned."""
 
@@ -121,6 +106,11 @@ class HierarchicalHit(NamedTuple):
         """The tool and its variants."""
         return (self.id, *self.variants)
 
+    @property
+    def skills(self) -> Sequence[str]:
+        """The ids of its skills."""
+        return self.payload.get("skill_ids") or ()
+
 
 class HierarchicalResults(NamedTuple):
     """The results of a hierarchical search."""
@@ -133,7 +123,6 @@ class HierarchicalResults(NamedTuple):
     """The nearest tools that are not as sure as the threshold."""
     skills: Sequence[SkillHit] = ()
     skill_ids_used: Sequence[str] | None = None
-    """Those of the skills that are near enough to the best one for a search of their tools."""
     candidates: int = 0
     """How many tools were compared with the query."""
 
@@ -158,6 +147,14 @@ class _Run(NamedTuple):
     report: SearchReport
 
 
+class _Found(NamedTuple):
+    """What the search of tools found: the hits, the matched skills, the number of tools that were compared."""
+
+    hits: Sequence[HierarchicalHit] = ()
+    skills: Sequence[SkillHit] = ()
+    candidates: int = 0
+
+
 class HierarchicalSearch:
     """Finds tools, prompts and resources through the skills that they belong to."""
 
@@ -180,6 +177,7 @@ class HierarchicalSearch:
         self._variants = variants or Variants()
         self._events = events
         self._results: ResultCache[_Key, HierarchicalResults] = ResultCache()
+        self._visible: dict[tuple[Profile | None, ItemType | None], tuple[tuple[Any, ...], VisibleTopics]] = {}
         self._running: dict[_Key, asyncio.Future[HierarchicalResults | None]] = {}
 
     @property
@@ -253,7 +251,7 @@ class HierarchicalSearch:
 
     async def find_tools(
         self, request: HierarchicalQuery, skill_ids: Sequence[str] | None = None
-    ) -> list[HierarchicalHit]:
+    ) -> Sequence[HierarchicalHit]:
         """Stage two alone, within those skills. Raises as `search` does, and Unavailable when the index fails, or has
         no result while tools are still being indexed."""
         report = SearchReport()
@@ -261,7 +259,7 @@ class HierarchicalSearch:
         with record_tool_search(self._events, "hierarchical.search", request.query, report):
             _check(request)
             run = await self._begin(replace(request, strategy=Strategy.DIRECT), self._snapshots.current())
-            hits, _ = await self._find_tools(run, skill_ids)
+            hits = (await self._find_tools(run, SearchArea(skill_ids=skill_ids))).hits
             report.timings_ms.update(run.report.timings_ms)
             if not hits:
                 _require_complete(run.report, "tools")
@@ -290,9 +288,9 @@ class HierarchicalSearch:
         run = await self._begin(request, snapshot)
         if run.prepared.vector is None:
             return HierarchicalResults(request.query, request.strategy, run.report)
-        skills = await self._find_skills(run) if request.strategy is not Strategy.DIRECT else []
-        ids = [hit.skill.id for hit in skills if hit.is_near] or None
-        hits, candidates = await self._find_tools(run, ids)
+        area = await self._find_topics(run) if request.strategy is not Strategy.DIRECT else EVERYWHERE
+        hits, skills, candidates = await self._find_tools(run, area)
+        ids = [hit.skill.id for hit in skills] or None
         sure = [hit for hit in hits if hit.score >= request.tool_threshold]
         near = hits[len(sure) :]
         if request.include_schemas and sure:
@@ -300,53 +298,78 @@ class HierarchicalSearch:
             sure = await _run_stage(run.report, SCHEMAS_STAGE, self._timeouts.schemas, enriched, sure)
         return HierarchicalResults(request.query, request.strategy, run.report, sure, near, skills, ids, candidates)
 
-    async def _find_skills(self, run: _Run) -> list[SkillHit]:
-        return await _run_stage(run.report, SKILLS_STAGE, self._timeouts.skills, self._rank_skills(run), [])
+    async def _find_topics(self, run: _Run) -> SearchArea:
+        work = self._choose_topics(run)
+        return await _run_stage(run.report, SKILLS_STAGE, self._timeouts.skills, work, EVERYWHERE)
 
-    async def _rank_skills(self, run: _Run) -> list[SkillHit]:
-        request, vector = run.request, run.prepared.vector
-        if vector is None:
-            return []
-        skill_map, counts = await run.snapshot.skill_map(), await self._count_by_skill()
-        limit = request.skill_limit if counts is None else len(skill_map.skills)
+    async def _choose_topics(self, run: _Run) -> SearchArea:
+        """The tools of the nearest topics, and the skills that they may belong to; everywhere if no skill is near."""
+        skill_map, scores = await self._compare_skills(run)
+        skills = await self._rank_skills(skill_map, scores)
+        if not list_hits(skills, run.request.skill_threshold):
+            return EVERYWHERE
+        topics = self._find_visible(skill_map, run)
+        tools = topics.choose_tools(skill_map.score_topics(scores))
+        return SearchArea(skills, tools, skill_map.skills_of, topics.new)
+
+    def _find_visible(self, skill_map: SkillMap, run: _Run) -> VisibleTopics:
+        """The topics as the caller sees them, made once for each version of the catalogue."""
+        key, made_of = (run.view.profile, run.request.item_type), (skill_map, run.catalogue, run.view.ids)
+        if key not in self._visible or any(a is not b for a, b in zip(self._visible[key][0], made_of, strict=True)):
+            self._visible = {k: each for k, each in self._visible.items() if each[0][0] is skill_map}
+            self._visible[key] = made_of, VisibleTopics(*made_of[:2], run.view, run.request.item_type)
+        return self._visible[key][1]
+
+    async def _find_skills(self, run: _Run) -> list[SkillHit]:
+        async def work() -> list[SkillHit]:
+            skill_map, scores = await self._compare_skills(run)
+            skills = await self._rank_skills(skill_map, scores)
+            return list_hits(skills, run.request.skill_threshold)[: run.request.skill_limit]
+
+        return await _run_stage(run.report, SKILLS_STAGE, self._timeouts.skills, work(), [])
+
+    async def _compare_skills(self, run: _Run) -> tuple[SkillMap, Scores]:
+        skill_map = await run.snapshot.skill_map()
+        if run.prepared.vector is None:
+            raise Unavailable("the query has no vector")
         try:
-            needs = [need.vector for need in run.prepared.needs]
-            near = skill_map.nearest(vector, limit, _lower_bound(request.skill_threshold), needs)
+            return skill_map, skill_map.compare(run.prepared.vector, [need.vector for need in run.prepared.needs])
         except ValueError as error:
             self._snapshots.advance(Change.SKILLS)  # the map was read from vectors of another model: read it again
             raise Unavailable(f"the skills' vectors do not fit the query's: {error}") from error
+
+    async def _rank_skills(self, skill_map: SkillMap, scores: Scores) -> list[tuple[SkillFacts, float]]:
+        """The skills that the caller sees, best first."""
+        near, counts = skill_map.rank_skills(scores), await self._count_by_skill()
         if counts is not None:
-            visible = [(replace(s, tool_count=counts[s.id]), score) for s, score in near if counts.get(s.id)]
-            near = visible[: request.skill_limit]
-        hits = [
-            SkillHit(skill, round(min(1.0, max(0.0, score)), DIGITS), score >= near[0][1] - NEAR_THE_BEST)
-            for skill, score in near
-        ]
-        return [hit for hit in hits if hit.score >= request.skill_threshold]
+            near = [(replace(s, tool_count=counts[s.id]), score) for s, score in near if counts.get(s.id)]
+        return near
 
-    async def _find_tools(self, run: _Run, skill_ids: Sequence[str] | None) -> tuple[list[HierarchicalHit], int]:
-        """The best tools, the confident ones first, and how many were compared; none without a vector."""
+    async def _find_tools(self, run: _Run, area: SearchArea) -> _Found:
+        """The best tools, the confident ones first, their skills, and how many were compared; none without a vector."""
         if run.prepared.vector is None:
-            return [], 0
-        work = self._rank_tools(run, skill_ids)
-        return await _run_stage(run.report, TOOLS_STAGE, self._timeouts.tools, work, ([], 0))
+            return _Found()
+        nothing = _Found(skills=list_hits(area.skills, run.request.skill_threshold)[: run.request.skill_limit])
+        return await _run_stage(run.report, TOOLS_STAGE, self._timeouts.tools, self._rank_tools(run, area), nothing)
 
-    async def _rank_tools(self, run: _Run, skill_ids: Sequence[str] | None) -> tuple[list[HierarchicalHit], int]:
-        if run.request.strategy is Strategy.HYBRID and skill_ids is not None:
+    async def _rank_tools(self, run: _Run, area: SearchArea) -> _Found:
+        is_merged = run.request.strategy is Strategy.HYBRID and area.tools is not None
+        if is_merged:
             (inside, _), (everywhere, all_ranked) = await asyncio.gather(
-                self._rank_within(run, skill_ids), self._rank_within(run, None)
+                self._rank_within(run, area), self._rank_within(run, EVERYWHERE)
             )
             best = {i: max(score, inside.get(i, 0.0)) for i, score in everywhere.items()}
             ranked, needs = sort_scores({**inside, **best}), all_ranked.legs.needs
             if run.catalogue:
                 ranked = run.catalogue.near_equals.order(ranked, all_ranked.named, all_ranked.moves)
         else:
-            found, ranking = await self._rank_within(run, skill_ids)
-            needs = ranking.legs.needs
-            ranked = list(found.items())
+            found, ranking = await self._rank_within(run, area)
+            ranked, needs = list(found.items()), ranking.legs.needs
         if run.catalogue:
             ranked = self._variants.fold(ranked, run.catalogue)
-        chosen = self._choose(run, put_needs_first(ranked, needs))
+        ranked = put_needs_first(ranked, needs)
+        kept, skills = match_skills(area, ranked, run.request.skill_limit, run.request.skill_threshold)
+        chosen = self._choose(run, ranked if is_merged else kept)
         payloads = await self._ranking.read_payloads([i for i, _ in chosen], PAYLOAD)
         hits = [
             self._add_variants(run, HierarchicalHit(i, score, _read_payload(run, i, payloads))) for i, score in chosen
@@ -357,15 +380,16 @@ class HierarchicalSearch:
                 run.report, TOOLS_STAGE, "some tools lack fields in the index: run `toolscript index rebuild`"
             )
         if run.request.strategy is not Strategy.HYBRID:  # without those that left these skills meanwhile
-            where = _build_filter(run.request.item_type, skill_ids)
-            usable = [hit for hit in usable if matches(where, hit.payload)]
-        return usable, await self._count_compared(run, skill_ids) if usable else 0
+            where = _build_filter(run.request.item_type, area.skill_ids)
+            usable = [hit for hit in usable if matches(where, hit.payload) and area.keeps(hit.id, hit.skills, skills)]
+        return _Found(usable, skills, await self._count_compared(run, area) if usable else 0)
 
-    async def _count_compared(self, run: _Run, skill_ids: Sequence[str] | None) -> int:
-        """The number of tools among which the best ones were looked for: all that the caller may see of these skills
-        and this type, whichever engine ranked them."""
-        everywhere = skill_ids is None or run.request.strategy is Strategy.HYBRID
-        where = _build_filter(run.request.item_type, None if everywhere else skill_ids)
+    async def _count_compared(self, run: _Run, area: SearchArea) -> int:
+        """The number of tools among which the best ones were looked for: those of the area, or all that the caller may
+        see of this type, whichever engine ranked them."""
+        if area.tools is not None and run.request.strategy is not Strategy.HYBRID:
+            return len(area.tools)
+        where = _build_filter(run.request.item_type, area.skill_ids)
         return await self._ranking.count_tools(replace(where, within=run.view.subset))
 
     def _choose(self, run: _Run, ranked: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
@@ -385,13 +409,11 @@ class HierarchicalSearch:
             variants=variants, server_arguments=self._variants.describe_arguments(hit.id, run.catalogue)
         )
 
-    async def _rank_within(self, run: _Run, skill_ids: Sequence[str] | None) -> tuple[Scores, RankedTools]:
-        """The scores of the tools of these skills (of all without any), best first, and what is known of their
-        ranking."""
-        where = _build_filter(run.request.item_type, skill_ids)
-        steps = await run.snapshot.steps()
+    async def _rank_within(self, run: _Run, area: SearchArea) -> tuple[dict[str, float], RankedTools]:
+        """The scores of these tools, best first, and what is known of their ranking."""
+        where, steps = _build_filter(run.request.item_type, area.skill_ids), await run.snapshot.steps()
         ranked = await self._ranking.rank(
-            run.request.query, run.prepared, run.catalogue, run.report, where=where, steps=steps
+            run.request.query, run.prepared, run.catalogue, run.report, where=where, among=area.tools, steps=steps
         )
         found = dict(ranked.best)
         # Names are matched in the whole catalogue.
@@ -450,11 +472,6 @@ def _require_complete(report: SearchReport, what: str) -> None:
             "the reason",
             details={"degraded": list(report.degraded)},
         )
-
-
-def _lower_bound(threshold: float) -> float:
-    """The smallest score that rounds to the threshold; every score passes a threshold of 0."""
-    return threshold - 0.1**DIGITS if threshold > 0 else -math.inf
 
 
 def _build_filter(item_type: ItemType | None, skill_ids: Sequence[str] | None) -> Filter:

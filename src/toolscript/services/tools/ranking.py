@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from toolscript.domain.feedback import Step
-from toolscript.domain.filters import EVERYTHING, Filter, Payload
+from toolscript.domain.filters import EVERYTHING, Filter, Payload, Subset
 from toolscript.domain.search import SearchPart, SearchReport
 from toolscript.retrieval.capabilities import Capabilities
 from toolscript.retrieval.catalogue import CatalogueFacts
@@ -118,17 +118,19 @@ class ToolRanking:
         report: SearchReport,
         *,
         where: Filter = EVERYTHING,
+        among: frozenset[str] | None = None,
         steps: Mapping[str, Step] | None = None,
         blend: Blend = Blend.HYBRID,
         alpha: float | None = None,
     ) -> RankedTools:
-        """Ranks the tools that the caller may see for a prepared query; `text` is the query as it was given, `steps`
-        has what was learnt from use, `alpha` replaces the configured weight of meaning. Raises what the index raises.
+        """Ranks the tools that the caller may see for a prepared query; `text` is the query as it was given, `among`
+        the ids of the tools to compare (None: all), `steps` has what was learnt from use, `alpha` replaces the
+        configured weight of meaning. Raises what the index raises.
 
         Candidates whose scores are not numbers are left out, and the report names the index.
         """
         view = await self.find_view()
-        where, depth = replace(where, within=view.subset), DEPTH
+        where, depth = replace(where, within=view.subset if among is None else Subset(among)), DEPTH
         legs = await self._retriever.rank(prepared, TOOLS, report, where=where, depth=depth, fields=())
         if catalogue and catalogue.variants and _is_crowded(legs, catalogue):
             depth = min(depth * catalogue.max_variants, MAX_DEPTH)

@@ -9,7 +9,8 @@ from toolscript.surfaces.json.tools import MAX_LINE, FindState, find_no_state, s
 
 if TYPE_CHECKING:
     from toolscript.services.catalogue.gateway import ResyncReport
-    from toolscript.services.tools.hierarchical_search import HierarchicalHit, HierarchicalResults, SkillHit
+    from toolscript.services.tools.hierarchical_search import HierarchicalHit, HierarchicalResults
+    from toolscript.services.tools.topics import SkillHit
 
 
 def build_hierarchical_response(

@@ -17,9 +17,9 @@ from toolscript.services.tools.hierarchical_search import (
     HierarchicalHit,
     HierarchicalQuery,
     HierarchicalResults,
-    SkillHit,
     Strategy,
 )
+from toolscript.services.tools.topics import SkillHit
 from toolscript.surfaces.callers import OWNER
 from toolscript.surfaces.json.tools import MAX_LINE, shorten
 from toolscript.surfaces.mcp.definitions import SearchSkillsArguments, SearchToolsArguments
@@ -234,7 +234,7 @@ def _describe_scope(found: HierarchicalResults) -> list[str]:
         return []
     if found.skill_ids_used is None:
         return ["No skill fits: searched everywhere."]
-    near = [f"{hit.skill.id} {hit.score:.2f}" for hit in found.skills if hit.is_near]
+    near = [f"{hit.skill.id} {hit.score:.2f}" for hit in found.skills]
     everywhere = ", and everywhere" if found.strategy is Strategy.HYBRID else ""
     return [f"Searched in skills: {', '.join(near)}{everywhere}."]
 

@@ -133,7 +133,8 @@ async def test_the_skill_map_has_the_range_for_skills(kit: Kit) -> None:
     (vector,) = (await kit.index.vectors("mcp_skills", ["files"])).values()
     scores = []
     for similarity in (PLAIN, SimilarityRange(0.0, 2.0, skills=1.0), SimilarityRange(0.0, 2.0)):
-        ((_, score),) = (await kit.snapshots(similarity).current().skill_map()).nearest(vector, 1, 0.0)
+        skill_map = await kit.snapshots(similarity).current().skill_map()
+        ((_, score),) = skill_map.rank_skills(skill_map.compare(vector))
         scores.append(score)
     assert scores[0] == scores[1] > scores[2]
 

@@ -40,7 +40,6 @@ from toolscript.services.catalogue.snapshot import CatalogueSnapshots, Change
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.catalogue.tool_points import TOOLS, tools_collection
 from toolscript.services.tools.hierarchical_search import (
-    NEAR_THE_BEST,
     HierarchicalQuery,
     HierarchicalResults,
     HierarchicalSearch,
@@ -66,6 +65,7 @@ LOOSE = Item("s", "loose", "In no skill @0.875")
 ASK_NICELY = Item("s", "nicely", "How to write #mail @0.6875", type=ItemType.PROMPT)
 INBOX = Item("s", "mail://inbox", "All letters #mail @0.5625", type=ItemType.RESOURCE)
 EVERY = (SEND, ATTACH, READ, FETCH, LOOSE, ASK_NICELY, INBOX)
+NEAREST = {"mail": 0.75, "files": 0.625, "web": 0.375}
 
 
 def at(cosine: float) -> Vector:
@@ -216,10 +216,11 @@ def render(found: HierarchicalResults) -> dict[str, Any]:
 
 async def test_the_skills_come_first_then_their_tools_then_the_schemas(every: Library) -> None:
     """BR-001."""
-    found = await every.search()
-    assert [(hit.skill.id, hit.score) for hit in found.skills] == [("mail", 0.75), ("files", 0.625)]
+    found = await every.search(skill_limit=2, limit=6)
+    assert [hit.skill.id for hit in found.skills] == ["mail", "files"]
     assert found.skill_ids_used == ["mail", "files"]
     assert [t.id for t in found.tools] == [
+        "s__loose",
         "s__send",
         "s__prompt:nicely",
         "s__attach",
@@ -227,18 +228,35 @@ async def test_the_skills_come_first_then_their_tools_then_the_schemas(every: Li
         "s__read",
     ]
     assert found.tools[0].score > found.tools[1].score > found.tools[2].score
-    assert (found.tools[0].input_schema, found.tools[0].output_schema) == (SCHEMA, {"type": "string"})
-    assert found.tools[2].annotations == {"readOnlyHint": False}
+    assert (found.tools[1].input_schema, found.tools[1].output_schema) == (SCHEMA, {"type": "string"})
+    assert found.tools[3].annotations == {"readOnlyHint": False}
     assert found.report.degraded == []
 
 
-async def test_every_tool_belongs_to_a_skill_that_was_searched(every: Library) -> None:
+async def test_every_tool_belongs_to_a_matched_skill_or_to_none(every: Library) -> None:
     """BR-001: the invariant."""
     for skill_limit in (1, 2, 3, 10):
         found = await every.search(skill_limit=skill_limit, skill_threshold=0.0, tool_threshold=0.0, limit=50)
         used = set(found.skill_ids_used or ())
-        assert used <= {hit.skill.id for hit in found.skills}
-        assert all(used & set(tool.payload["skill_ids"]) for tool in found.tools)
+        assert used == {hit.skill.id for hit in found.skills}
+        assert len(used) == min(skill_limit, 3)
+        assert all(used & set(tool.payload["skill_ids"]) for tool in found.tools if tool.payload["skill_ids"])
+
+
+async def test_a_matched_skill_scores_as_the_best_tool_found_in_it(every: Library) -> None:
+    """BR-002: or as its nearest part, if that is nearer."""
+    found = await every.search(limit=50)
+    for hit in found.skills:
+        best = max(tool.score for tool in found.tools if hit.skill.id in tool.payload["skill_ids"])
+        assert hit.score == max(best, NEAREST[hit.skill.id])
+
+
+async def test_a_skill_whose_parts_are_far_is_matched_by_a_tool_that_the_words_find(every: Library) -> None:
+    """BR-002: meaning alone would leave it below the threshold."""
+    assert "fetch" not in names(await every.search(skill_threshold=0.45))
+    found = await every.search("fetch a page", skill_threshold=0.45)
+    assert "fetch" in names(found)
+    assert "web" in {hit.skill.id for hit in found.skills}
 
 
 @pytest.mark.parametrize("strategy", list(Strategy))
@@ -258,14 +276,15 @@ async def test_skills_are_ranked_by_similarity_alone(every: Library) -> None:
     await every.sync.run([*EVERY, *more])
     found = await every.search(skill_threshold=0.0)
     assert [(h.skill.id, h.skill.tool_count) for h in found.skills] == [("mail", 4), ("files", 2), ("web", 21)]
-    assert [h.score for h in found.skills][:2] == [0.75, 0.625]
+    nearest = await every.service.find_skills("anything", threshold=0.0)
+    assert [(h.skill.id, h.score) for h in nearest] == [*NEAREST.items()]
 
 
 async def test_an_inactive_skill_is_not_matched(every: Library) -> None:
     """BR-002: only active skills, even if the index is stale."""
     await every.skill_store.save_skills([replace(MAIL, is_active=False)])
     await every.sync.index_catalogue()
-    assert [h.skill.id for h in (await every.search()).skills] == ["files"]
+    assert [h.skill.id for h in (await every.search()).skills] == ["files", "web"]
     (point,) = [p for p in await every.index.scroll(SKILLS) if p.id == "files"]
     opened = await every.index.vectors(SKILLS, ["files"])
     await every.index.drop(SKILLS)
@@ -279,11 +298,19 @@ async def test_an_inactive_skill_is_not_matched(every: Library) -> None:
     ("threshold", "matched"),
     [(0.75, ["mail"]), (0.7501, []), (0.7499, ["mail"]), (0.625, ["mail", "files"]), (0.0, ["mail", "files", "web"])],
 )
-async def test_a_skill_at_the_threshold_is_matched_and_one_below_is_not(
+async def test_a_skill_at_the_threshold_is_found_and_one_below_is_not(
     every: Library, threshold: float, matched: list[str]
 ) -> None:
     """BR-002."""
-    assert [h.skill.id for h in (await every.search(skill_threshold=threshold)).skills] == matched
+    assert [h.skill.id for h in await every.service.find_skills("anything", threshold=threshold)] == matched
+
+
+@pytest.mark.parametrize("place", range(3))
+async def test_a_returned_score_as_a_skill_threshold_keeps_the_skill(every: Library, place: int) -> None:
+    """BR-002."""
+    skills = (await every.search(skill_threshold=0.3)).skills
+    threshold = min(skills[place].score, NEAREST["mail"])  # above it, no skill is near, and everything is searched
+    assert skills[place].skill.id in {h.skill.id for h in (await every.search(skill_threshold=threshold)).skills}
 
 
 async def test_the_best_skills_are_kept_when_all_match(every: Library) -> None:
@@ -291,19 +318,6 @@ async def test_the_best_skills_are_kept_when_all_match(every: Library) -> None:
     for limit in (1, 2, 3):
         found = await every.search(skill_threshold=0.0, skill_limit=limit)
         assert [h.skill.id for h in found.skills] == ["mail", "files", "web"][:limit]
-
-
-@pytest.mark.req("H-06")
-async def test_as_many_skills_as_the_limit_are_returned_and_only_near_ones_are_searched() -> None:
-    """BR-001, BR-003: a skill far behind the best one is named with its score, and its tools are not searched."""
-    far = replace(FETCH, description=f"Fetch a page #web @{0.75 - NEAR_THE_BEST - 0.01}")
-    async with library(SEND, ATTACH, READ, far) as opened:
-        found = await opened.search(skill_threshold=0.0, tool_threshold=0.0, limit=50)
-        skills = await opened.service.find_skills("q", threshold=0.0)
-    assert [h.skill.id for h in found.skills] == ["mail", "files", "web"]
-    assert found.skill_ids_used == ["mail", "files"]
-    assert "fetch" not in names(found)
-    assert [h.skill.id for h in skills] == ["mail", "files", "web"]
 
 
 @pytest.mark.req("H-03")
@@ -362,7 +376,7 @@ async def test_schemas_are_read_once_and_only_for_returned_tools(every: Library)
     """BR-004, where the catalogue is not in memory."""
     every.item_store.is_without_facts = True
     await every.search(limit=2)
-    assert every.item_store.read == [[SEND.id, ASK_NICELY.id]]
+    assert every.item_store.read == [[LOOSE.id, SEND.id]]
 
 
 @pytest.mark.req("H-05")
@@ -371,8 +385,8 @@ async def test_a_known_schema_is_not_read_again(every: Library) -> None:
     every.item_store.is_without_facts = True
     await every.search(limit=2)
     found = await every.search("something else", limit=3)
-    assert every.item_store.read == [[SEND.id, ASK_NICELY.id], [ATTACH.id]]
-    assert found.tools[0].input_schema == SCHEMA
+    assert every.item_store.read == [[LOOSE.id, SEND.id], [ASK_NICELY.id]]
+    assert found.tools[1].input_schema == SCHEMA
     await every.search("a third thing", limit=3)
     assert len(every.item_store.read) == 2
 
@@ -394,8 +408,8 @@ async def test_a_tool_that_the_store_does_not_know_has_no_schema(every: Library)
     """BR-004: missing schemas are null."""
     payload = {**(await every.index.payloads(TOOLS, [SEND.id]))[SEND.id], "name": "ghost"}
     await every.index.upsert(TOOLS, [Point("s__ghost", at(0.8), Terms(), payload)])
-    found = await every.search()
-    assert [(t.id, t.input_schema) for t in found.tools[:2]] == [("s__ghost", None), (SEND.id, SCHEMA)]
+    found = await every.search(strategy=Strategy.DIRECT)
+    assert [(t.id, t.input_schema) for t in found.tools[1:3]] == [("s__ghost", None), (SEND.id, SCHEMA)]
     assert found.report.degraded == ["schemas"]
 
 
@@ -442,9 +456,9 @@ async def test_the_results_have_times_counts_strategy_and_skills(every: Library)
     times = {name: metadata.pop(name) for name in list(metadata) if name.endswith("_ms")}
     assert metadata == {
         "strategy_used": "hierarchical",
-        "skill_ids_used": ["mail", "files"],
-        "stage1_skill_count": 2,
-        "stage2_candidate_count": 5,
+        "skill_ids_used": ["mail", "files", "web"],
+        "stage1_skill_count": 3,
+        "stage2_candidate_count": 7,
         "final_count": 2,
         "degraded": [],
     }
@@ -459,7 +473,7 @@ async def test_the_results_have_times_counts_strategy_and_skills(every: Library)
 async def test_candidates_are_counted_before_the_limit(every: Library, strategy: Strategy) -> None:
     """BR-007."""
     counts = {(await every.search(strategy=strategy, limit=limit)).candidates for limit in (1, 3, 50)}
-    assert counts == {5 if strategy is Strategy.HIERARCHICAL else 7}
+    assert counts == {7}
 
 
 async def test_a_direct_search_ignores_skills(every: Library) -> None:
@@ -477,10 +491,12 @@ async def test_a_direct_search_ignores_skills(every: Library) -> None:
 async def test_the_hybrid_strategy_gives_the_best_of_both(every: Library) -> None:
     found = await every.search(strategy=Strategy.HYBRID, limit=50)
     assert names(found) == ["loose", "send", "nicely", "attach", "mail://inbox", "read", "fetch"]
-    assert found.skill_ids_used == ["mail", "files"]
+    assert found.skill_ids_used == ["mail", "files", "web"]
     assert len({t.id for t in found.tools}) == len(found.tools)
-    fields = [[c.field for c in where.must] for where in every.index.searched]
-    assert fields == [["is_active", "skill_ids"], ["is_active"]]
+    inside, everywhere = every.index.searched
+    assert inside.within is not None
+    assert inside.within.ids == {item.id for item in EVERY}
+    assert everywhere.within is None
 
 
 @pytest.mark.req("H-06")
@@ -555,7 +571,8 @@ async def test_scores_are_shares_in_order_and_never_below_the_threshold(
     await index.open(skills_collection("m", DIMENSIONS))
     ids = [f"s{n}" for n in range(len(skills))]
     for n, vector in enumerate(skills):
-        own = {"skill_id": ids[n], "tool_count": 1, "tightness": 1.0, "is_facet": False}
+        tools_of = [f"t{k}" for k in range(len(tools)) if k % 3 == n]
+        own = {"skill_id": ids[n], "tool_count": 1, "tightness": 1.0, "is_facet": False, "tools": tools_of}
         await index.upsert(SKILLS, build_points({ids[n]: vector}, **own))
     for n, vector in enumerate(tools):
         await index.upsert(
@@ -594,10 +611,11 @@ async def test_scores_are_shares_in_order_and_never_below_the_threshold(
 
 async def test_a_skill_without_tools_gives_an_empty_list() -> None:
     """EC-003."""
-    async with library(SEND, LOOSE, skills=[PLANTS]) as opened:
-        found = await opened.search()
+    far = replace(FETCH, description="Fetch a page #web @-0.5")
+    async with library(far, skills=[PLANTS, WEB]) as opened:
+        found = await opened.search(tool_threshold=0.0)
     assert [(h.skill.id, h.skill.tool_count) for h in found.skills] == [("plants", 0)]
-    assert (list(found.tools), found.skill_ids_used, found.candidates) == ([], ["plants"], 0)
+    assert (list(found.tools), found.skill_ids_used) == ([], ["plants"])
     assert found.report.degraded == []
 
 
@@ -741,10 +759,11 @@ async def test_a_stale_index_of_skills_still_works(every: Library) -> None:
 
 
 @pytest.mark.req("H-03")
-async def test_a_tool_in_no_skill_is_found_by_direct_search_only(every: Library) -> None:
+@pytest.mark.req("H-18")
+@pytest.mark.parametrize("strategy", list(Strategy))
+async def test_a_tool_in_no_skill_is_found(every: Library, strategy: Strategy) -> None:
     """EC-008."""
-    assert "loose" not in names(await every.search(limit=50, skill_threshold=0.0, tool_threshold=0.0))
-    assert names(await every.search(strategy=Strategy.DIRECT))[0] == "loose"
+    assert names(await every.search(strategy=strategy))[0] == "loose"
 
 
 @pytest.mark.req("H-04")
@@ -778,7 +797,7 @@ async def test_cached_results_end_with_any_change(every: Library) -> None:
     await every.search()
     changed = replace(SEND, input_schema={"type": "object"}, description="Send two letters #mail @0.75")
     await every.sync.run([changed, *EVERY[1:]])
-    first = (await every.search()).tools[0]
+    first = (await every.search()).tools[1]
     assert (first.input_schema, first.payload["description"]) == ({"type": "object"}, changed.description)
     await every.sync.run(EVERY[1:])
     assert "send" not in names(await every.search())

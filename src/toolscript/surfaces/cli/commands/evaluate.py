@@ -192,7 +192,6 @@ async def _evaluate_set(app: App, data: AnySet, pipeline: str) -> EvaluationResu
         app.ingest_documents,
         app.document_search,
         app.hierarchical_search,
-        app.skill_store.get_members,
     )
     return await evaluation.run(data, pipeline)
 

@@ -31,7 +31,7 @@ class HierarchicalSearchRequest(RequestModel):
     item_type: ItemType | None = Field(default=None, description=ITEM_TYPE)
     limit: int = Field(default=5, ge=1, le=50, strict=True, description="Maximum number of tools.")
     skill_limit: int = Field(
-        default=3, ge=1, le=10, strict=True, description="Maximum number of skills that narrow the search."
+        default=3, ge=1, le=10, strict=True, description="Maximum number of skills that the tools may belong to."
     )
     skill_threshold: float = Field(default=0.4, ge=0, le=1, description="Minimum score of a skill.")
     tool_threshold: float = Field(default=0.3, ge=0, le=1, description="Minimum score of a tool.")
@@ -107,7 +107,7 @@ class HierarchicalMetadataResponse(ResponseModel):
 
     strategy_used: Strategy
     skill_ids_used: list[str] | None = Field(
-        description="The matched skills, whose tools were searched; null when all tools were."
+        description="The matched skills, to which the tools belong; null when all tools were searched."
     )
     stage1_skill_count: int
     stage2_candidate_count: int = Field(
