@@ -19,7 +19,7 @@ from toolscript.retrieval.learned_ranking import LEARNED
 from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.tools.hybrid_search import ToolSearch
 
-pytestmark = [pytest.mark.slow, pytest.mark.req("S-06")]
+pytestmark = [pytest.mark.slow, pytest.mark.req("Q-06", "Q-07", "S-06")]
 
 QUERIES = [
     "list",
