@@ -79,7 +79,7 @@ async def test_tools_below_the_threshold_are_listed_as_the_closest(http: httpx.A
     query, threshold, hits = ("q", "threshold", "results") if is_plain else ("query", "tool_threshold", "tools")
 
     async def search(**given: Any) -> dict[str, Any]:
-        given = {query: "read the contents of a file", **given}
+        given = {query: "read the contents of a file", **({} if is_plain else {"strategy": "direct"}), **given}
         response = await (http.get(path, params=given) if is_plain else http.post(path, json=given))
         answer: dict[str, Any] = response.json()
         return answer if response.status_code == 200 else {"status": response.status_code}

@@ -12,7 +12,7 @@ from toolscript.app.app import App, open_app
 from toolscript.domain.catalog import Origin, Skill
 from toolscript.domain.errors import Invalid
 from toolscript.services.catalogue.demo import load_demo_items
-from toolscript.services.catalogue.skill_points import SKILLS
+from toolscript.services.catalogue.skill_points import NO_SKILL, SKILLS
 from toolscript.services.catalogue.skills_file import load_skills
 from toolscript.settings import Settings
 
@@ -26,8 +26,8 @@ async def ids(app: App) -> set[str]:
 
 
 async def read_indexed_skills(app: App) -> set[str]:
-    """The skills in the index."""
-    return {c.payload["skill_id"] for c in await app.index.scroll(SKILLS)}
+    """The skills in the index, without the topics of tools that have none."""
+    return {c.payload["skill_id"] for c in await app.index.scroll(SKILLS)} - {NO_SKILL.id}
 
 
 async def read_points(app: App) -> dict[str, tuple[str, int, int]]:
