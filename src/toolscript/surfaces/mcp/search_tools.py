@@ -197,7 +197,7 @@ async def _format_results(app: App, found: FoundTools) -> list[str]:
         if hit.need:
             lines.append(f"  for: {shorten(hit.need, MAX_LINE)}")
         if hit.server_arguments:
-            lines.append(f"  server's arguments: {hit.server_arguments}")
+            lines.append(f"  folder or address: {hit.server_arguments}")
         if hit.variants:
             lines.append(f"  same tool of other servers: {_join_names(hit.variants, MAX_VARIANTS)}")
     return lines

@@ -207,7 +207,7 @@ def show(answer: Answer) -> None:
     variants = {"Same tool": lambda record: ", ".join(record.get("variants", ()))}
     variants = variants if any("variants" in record for record in records) else {}
     if any("serverArguments" in record for record in records):
-        states["Server's arguments"] = lambda record: record.get("serverArguments", "")
+        states["Folder or address"] = lambda record: record.get("serverArguments", "")
     marks = {"Quarantined": lambda record: record.get("quarantined", "")}
     marks = marks if any("quarantined" in record for record in records) else {}
     closest = answer.get("closest", ())
