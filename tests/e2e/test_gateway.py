@@ -112,7 +112,7 @@ def test_a_gateway_that_is_started_again_lets_lazy_servers_sleep_until_a_call(tm
         (listed,) = run_command("list-servers")["servers"]
         assert (listed["state"] in {"ready", "asleep"}, listed["tools"]) == (True, 1)
     with run_gateway(tmp_path, DATA_DIR=str(data)) as again:
-        assert "0 of 1 servers ready, 1 asleep" in again.output
+        assert "0 of 1 server ready, 1 asleep" in again.output
         assert starts.read_text().split() == ["started"]
         (listed,) = run_command("list-servers")["servers"]
         assert (listed["state"], listed["tools"]) == ("asleep", 1)

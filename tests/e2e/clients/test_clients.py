@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.clients.real_clients import CLIENTS, MODULES, RealClient, run_setup
+from tests.fixtures.serving import ALWAYS_LISTED
 from tests.servers import make_scripted_spec
 from tests.servers.processes import end_gateway
 from tests.servers.scripted_model import FINAL_TEXT, ModelCall, ScriptedModel
-from tests.surfaces.mcp.test_mcp import NAMES
 
 ROUNDS = int(os.environ.get("TOOLSCRIPT_TEST_CLIENT_ROUNDS", "1"))
 TOOL, TEXT = "scripted__echo", "seven swans"
@@ -78,7 +78,9 @@ def test_a_client_offers_the_tools_in_its_first_turn_and_calls_them(
             report = f"{situation}\n{run.transcript}\n{run.errors}"
             assert run.status == 0, report
             assert model.turns, report
-            assert model.turns[0].offers(*NAMES), f"{situation}: the first turn offers {model.turns[0].tools}"
+            assert model.turns[0].offers(*(tool.name for tool in ALWAYS_LISTED)), (
+                f"{situation}: the first turn offers {model.turns[0].tools}"
+            )
             found, called = model.turns[-1].results
             assert (TOOL in found, TEXT in called) == (True, True), report
             assert [part in run.transcript for part in (TOOL, TEXT, FINAL_TEXT)] == [True, True, True], report
