@@ -104,6 +104,7 @@ class PipeServer:
         self._files = EarlyAnswerFiles(data, state_secret)
         self._opening: asyncio.Task[asyncio.Server] | None = None
         self._serving: set[asyncio.Task[None]] = set()
+        self._is_ending = False
 
     @property
     def is_used(self) -> bool:
@@ -129,6 +130,14 @@ class PipeServer:
             listening.close()
             raise Unavailable(f"cannot listen for `toolscript mcp` on {self._path}: {error.strerror}") from error
 
+    def refuse_new(self) -> None:
+        """Takes no more pipes, because the gateway is about to end: they look for the next one. A pipe that came while
+        it ended would get errors for its requests."""
+        self._is_ending = True
+        if self._opening:
+            with suppress(OSError):
+                self._remove()
+
     async def close(self) -> None:
         """Ends all connections. Must come before the application ends: pipes then look for the next gateway."""
         if self._opening:
@@ -149,6 +158,9 @@ class PipeServer:
         self._path.unlink(missing_ok=True)
 
     def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._is_ending:
+            writer.close()
+            return
         task = asyncio.create_task(self._serve(reader, writer))
         self._serving.add(task)
         task.add_done_callback(self._serving.discard)

@@ -137,7 +137,7 @@ def _find_uvloop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 async def _run_until_stopped(run: GatewayRun, watch: Callable[[], Coroutine[Any, Any, None]] | None) -> None:
     gc.set_threshold(*GC_THRESHOLDS)
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
-    on_stop_signal(run.server.stop)
+    on_stop_signal(run.stop)
     watching = asyncio.create_task(watch()) if watch else None
     await run.serve()
     if watching:
@@ -163,6 +163,11 @@ class GatewayRun:
     def is_used(self) -> bool:
         """Whether an agent or another client is connected."""
         return self.pipes.is_used or self.server.is_used
+
+    def stop(self) -> None:
+        """Lets `serve` end."""
+        self.pipes.refuse_new()
+        self.server.stop()
 
     async def serve(self) -> None:
         """Serves until the server is stopped, or the task is cancelled."""

@@ -72,7 +72,7 @@ def mcp(linger: float, serves: bool) -> None:
 
         local = replace(settings, host="127.0.0.1", port=0)
         run = GatewayRun(local, Console(stderr=True, quiet=True), serves_agents_alone=True)
-        run_gateway(run, lambda: _stop_when_unused(run.is_used, run.server.stop, linger))
+        run_gateway(run, lambda: _stop_when_unused(run.is_used, run.stop, linger))
 
 
 def _read_options() -> Options:
@@ -109,7 +109,12 @@ async def _forward(settings: Settings, linger: float) -> None:
     path = Path(locate_socket(str(settings.data), _read_options().name))
     pipes = PipeServer(path, settings.data, accept, settings.page_secret)
     await pipes.open()
-    watching = asyncio.create_task(_stop_when_unused(lambda: pipes.is_used, is_stopped.set, linger))
+
+    def stop() -> None:
+        pipes.refuse_new()
+        is_stopped.set()
+
+    watching = asyncio.create_task(_stop_when_unused(lambda: pipes.is_used, stop, linger))
     await is_stopped.wait()
     watching.cancel()
     await pipes.close()

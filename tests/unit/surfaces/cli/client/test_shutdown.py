@@ -21,12 +21,9 @@ from contextlib import suppress
 from toolscript.surfaces.cli.client import shutdown
 from toolscript.surfaces.cli.commands.gateway import run_gateway
 
-class Server:
+class Run:
     def stop(self):
         print("stopping", flush=True)
-
-class Run:
-    server = Server()
 
     async def serve(self):
         deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)"
