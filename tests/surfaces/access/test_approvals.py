@@ -15,7 +15,7 @@ from tests.fixtures.serving import replace_parts
 from tests.servers import make_scripted_server
 from toolscript.app.access import create_sign_in_code
 from toolscript.app.app import App, local_token, open_app
-from toolscript.domain.access import Scope
+from toolscript.domain.access import PendingState, Scope
 from toolscript.settings import load_settings
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.served_app import ServedApp
@@ -103,7 +103,7 @@ async def test_the_owner_of_a_machine_without_credentials_decides_about_nothing(
                 refused = await client.request(method, path, headers=headers)
                 assert refused.status_code in {401, 403}, (headers, path, refused.text)
         assert "`toolscript open`" in (await client.get(PATH, headers=page)).json()["error"]["message"]
-        await app.approvals.pending.decline(call_id, decider=None)
+        await app.approvals.pending.decide(call_id, PendingState.DECLINED, decider=None)
 
 
 async def test_a_key_needs_the_scope_admin_and_decides_about_no_call_of_its_own(app: App) -> None:

@@ -14,6 +14,7 @@ import pytest
 from tests.fixtures.coroutines import put_clock_forward, think_for
 from tests.servers import make_scripted_server
 from toolscript.app.app import App, open_app
+from toolscript.domain.access import PendingState
 from toolscript.domain.programs import DEFAULT_LIMITS, RunEnd, RunReport
 from toolscript.domain.servers import Ask, CallRelay
 from toolscript.services.code.host import RunCaller
@@ -74,7 +75,7 @@ async def test_a_caller_that_cannot_answer_meanwhile_learns_why_and_repeats_the_
     assert [call.outcome for call in report.calls] == ["APPROVAL_REQUIRED"]
     (waiting,) = await app.approvals.pending.list_waiting()
     assert f"toolscript approvals approve {waiting.id}" in report.outcome.message
-    await app.approvals.pending.approve(waiting.id, decider=None)
+    await app.approvals.pending.decide(waiting.id, PendingState.APPROVED, decider=None)
     assert (await run(app, None)).outcome.value == "approved"
     assert "APPROVAL_REQUIRED" in (await run(app, None)).outcome.message
 

@@ -23,7 +23,7 @@ from tests.fixtures.mcp_requests import NEWEST, build_request
 from tests.fixtures.serving import serve
 from tests.servers import make_scripted_server
 from toolscript.app.app import App, open_app
-from toolscript.domain.access import ApprovalPolicy, Principal, Scope
+from toolscript.domain.access import ApprovalPolicy, PendingState, Principal, Scope
 from toolscript.domain.profiles import Profile
 from toolscript.domain.requests import profile_name
 from toolscript.domain.servers import CallRelay, CallResult
@@ -229,13 +229,13 @@ async def test_a_call_of_a_client_without_forms_waits_and_reaches_the_server_onc
     (pending,) = await app.approvals.pending.list_waiting()
     assert (pending.tool_id, pending.profile, pending.caller) == (ECHO, PROFILE, "address 127.0.0.1")
     assert read_error(await send()) == waits
-    await app.approvals.pending.approve(pending.id, decider=None)
+    await app.approvals.pending.decide(pending.id, PendingState.APPROVED, decider=None)
     assert (await send())["result"]["structuredContent"] == {"text": f"waits in {version}"}
     assert await count_calls(app) == before + 2
     again = re.fullmatch(CANNOT_ASK, read_error(await send()))
     assert again
     assert again[1] != pending.id
-    await app.approvals.pending.decline(again[1], decider=None)
+    await app.approvals.pending.decide(again[1], PendingState.DECLINED, decider=None)
     assert read_error(await send()).startswith("older__echo was not called: a person declined it")
     assert await app.approvals.pending.list_waiting() == []
 

@@ -67,18 +67,12 @@ class PendingCalls:
         """The calls that nobody has decided about, the oldest first."""
         return await self._store.list_waiting(now=self._clock())
 
-    async def approve(self, call_id: str, *, decider: str | None) -> PendingCall:
-        """Lets the call's caller repeat the call once, within ten minutes. `decider` is the name of the deciding
-        caller's share; None for the owner of the data folder.
+    async def decide(self, call_id: str, state: PendingState, *, decider: str | None) -> PendingCall:
+        """Approves a call, so that its caller can repeat it once, within ten minutes, or declines it, which its caller
+        learns once. `decider` is the name of the deciding caller's share; None for the owner of the data folder.
 
-        Raises NotFound; Conflict if it was decided already; Forbidden for the caller of the call."""
-        return await self._decide(call_id, PendingState.APPROVED, decider)
-
-    async def decline(self, call_id: str, *, decider: str | None) -> PendingCall:
-        """Refuses the call: its caller learns that once. Raises as `approve` does."""
-        return await self._decide(call_id, PendingState.DECLINED, decider)
-
-    async def _decide(self, call_id: str, state: PendingState, decider: str | None) -> PendingCall:
+        Raises NotFound; Conflict if it was decided already; Forbidden for the caller of the call.
+        """
         call_id, now = call_id.strip().lower(), self._clock()
         call = await self._find(call_id, now)
         if decider == call.caller:

@@ -51,7 +51,7 @@ def test_names_are_found_where_a_sentence_mentions_them(query: str, mentioned: s
         'create a branch called "list"',
         "rename the branch to `list`",
         'send the word "search" to Ada',
-        "open /tmp/lrem and lrem.txt, or https://x.org/lrem",
+        "open notes/lrem and lrem.txt, or https://x.org/lrem",
         "@lrem #lrem --lrem lrem@example.org",
         "",
         "?!",

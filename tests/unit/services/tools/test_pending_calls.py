@@ -14,7 +14,7 @@ import pytest
 
 from tests.fixtures.databases import open_memory_database
 from toolscript.adapters.sql.access.approvals import SqlApprovals
-from toolscript.domain.access import ApprovalPolicy, ShareHolder
+from toolscript.domain.access import ApprovalPolicy, PendingState, ShareHolder
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import ApprovalDeclined, ApprovalRequired, Conflict, Forbidden, NotFound
 from toolscript.domain.requests import profile_name, share_holder
@@ -81,14 +81,14 @@ def gateway() -> Gateway:
 async def test_an_approved_call_goes_on_once(gateway: Gateway) -> None:
     call_id = await gateway.wait({"path": "a"})
     assert re.fullmatch("[2-9a-z]{6}", call_id)
-    assert (await gateway.pending.approve(f" {call_id.upper()}\n", decider=None)).id == call_id
+    assert (await gateway.pending.decide(f" {call_id.upper()}\n", PendingState.APPROVED, decider=None)).id == call_id
     assert await gateway.list_ids() == []
     assert (await gateway.call({"path": "a"})).binding
     assert await gateway.wait({"path": "a"}) != call_id
 
 
 async def test_many_repetitions_of_an_approved_call_get_one_approval(gateway: Gateway) -> None:
-    await gateway.pending.approve(await gateway.wait(), decider=None)
+    await gateway.pending.decide(await gateway.wait(), PendingState.APPROVED, decider=None)
     results = await asyncio.gather(*(gateway.call() for _ in range(8)), return_exceptions=True)
     assert sorted(isinstance(each, ApprovedCall) for each in results) == [False] * 7 + [True]
 
@@ -100,7 +100,7 @@ async def test_the_same_call_waits_under_the_same_id_until_it_expires(gateway: G
     gateway.clock.now += 1
     assert await gateway.list_ids() == []
     with pytest.raises(NotFound, match="has waited for more than 15 minutes, or the id is wrong"):
-        await gateway.pending.approve(call_id, decider=None)
+        await gateway.pending.decide(call_id, PendingState.APPROVED, decider=None)
     assert await gateway.wait({"a": 2, "b": 1}) != call_id
 
 
@@ -108,7 +108,7 @@ async def test_an_approval_expires_ten_minutes_after_the_decision(gateway: Gatew
     early, late = await gateway.wait({"n": 1}), await gateway.wait({"n": 2})
     gateway.clock.now += WAITING_SECONDS - 1
     for call_id in (early, late):
-        await gateway.pending.approve(call_id, decider=None)
+        await gateway.pending.decide(call_id, PendingState.APPROVED, decider=None)
     gateway.clock.now += APPROVED_SECONDS - 1
     assert (await gateway.call({"n": 1})).binding
     gateway.clock.now += 1
@@ -117,7 +117,7 @@ async def test_an_approval_expires_ten_minutes_after_the_decision(gateway: Gatew
 
 async def test_a_declined_call_says_so_once(gateway: Gateway) -> None:
     call_id = await gateway.wait()
-    await gateway.pending.decline(call_id, decider=None)
+    await gateway.pending.decide(call_id, PendingState.DECLINED, decider=None)
     with pytest.raises(ApprovalDeclined, match="disk__write was not called: a person declined it"):
         await gateway.call()
     assert await gateway.wait() != call_id
@@ -126,7 +126,7 @@ async def test_a_declined_call_says_so_once(gateway: Gateway) -> None:
 async def test_an_approval_is_for_one_caller_profile_tool_definition_and_arguments(gateway: Gateway) -> None:
     with as_caller("key ada", "careful"):
         call_id = await gateway.wait({"path": "a"})
-    await gateway.pending.approve(call_id, decider=ADMIN)
+    await gateway.pending.decide(call_id, PendingState.APPROVED, decider=ADMIN)
     changed = Item("disk", "write", "Now it does something else")
     with as_caller("key ada", "careful"):
         for item, arguments in ((WRITER, {"path": "b"}), (changed, {"path": "a"}), (Item("x", "write"), {"path": "a"})):
@@ -141,20 +141,20 @@ async def test_an_approval_is_for_one_caller_profile_tool_definition_and_argumen
 async def test_who_made_a_call_cannot_decide_about_it(gateway: Gateway) -> None:
     with as_caller(ADMIN):
         call_id = await gateway.wait()
-    for decide in (gateway.pending.approve, gateway.pending.decline):
+    for state in (PendingState.APPROVED, PendingState.DECLINED):
         with pytest.raises(Forbidden, match="cannot decide about its own calls"):
-            await decide(call_id, decider=ADMIN)
+            await gateway.pending.decide(call_id, state, decider=ADMIN)
     assert await gateway.list_ids() == [call_id]
-    await gateway.pending.approve(call_id, decider=None)
+    await gateway.pending.decide(call_id, PendingState.APPROVED, decider=None)
 
 
 async def test_a_decision_is_final(gateway: Gateway) -> None:
     call_id = await gateway.wait()
-    await gateway.pending.decline(call_id, decider=None)
+    await gateway.pending.decide(call_id, PendingState.DECLINED, decider=None)
     with pytest.raises(Conflict, match=f"{call_id} is declined already"):
-        await gateway.pending.approve(call_id, decider=None)
+        await gateway.pending.decide(call_id, PendingState.APPROVED, decider=None)
     with pytest.raises(NotFound, match="no such call: 'nope'"):
-        await gateway.pending.decline("nope", decider=None)
+        await gateway.pending.decide("nope", PendingState.DECLINED, decider=None)
 
 
 async def test_a_caller_has_twenty_calls_that_wait_and_the_first_gives_way(gateway: Gateway) -> None:

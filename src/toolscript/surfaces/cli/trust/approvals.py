@@ -17,7 +17,6 @@ from toolscript.surfaces.cli.terminal.text import print_answer, printable
 
 if TYPE_CHECKING:
     from toolscript.app.app import App
-    from toolscript.domain.access import PendingCall
 
 PATH = "/api/v1/approvals"
 
@@ -90,11 +89,11 @@ def _list() -> None:
 
 def _decide(call_id: str, verb: str) -> None:
     async def local(app: App) -> Answer:
+        from toolscript.domain.access import PendingState
         from toolscript.surfaces.json.access import build_pending_call_response
 
-        pending = app.approvals.pending
-        call: PendingCall = await getattr(pending, verb)(call_id, decider=None)
-        return build_pending_call_response(call)
+        state = PendingState.APPROVED if verb == "approve" else PendingState.DECLINED
+        return build_pending_call_response(await app.approvals.pending.decide(call_id, state, decider=None))
 
     path = f"{PATH}/{quote(call_id, safe='', errors='replace')}/{verb}"
     print_answer(_request(path, local, method="POST"), _show_decision)

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Path, Request
 
 from toolscript.app.app import App
+from toolscript.domain.access import PendingState
 from toolscript.domain.requests import share_holder
 from toolscript.surfaces.callers import is_data_owner
 from toolscript.surfaces.http.dependencies import ADMIN, CurrentApp, require_administrator
@@ -41,7 +42,7 @@ async def list_pending_calls(app: CurrentApp) -> JsonResponse:
     responses=errors(404, 409),
 )
 async def approve_call(call_id: CallId, request: Request, app: CurrentApp) -> JsonResponse:
-    call = await app.approvals.pending.approve(call_id, decider=_find_decider(app, request))
+    call = await app.approvals.pending.decide(call_id, PendingState.APPROVED, decider=_find_decider(app, request))
     return JsonResponse(responses.build_pending_call_response(call))
 
 
@@ -53,7 +54,7 @@ async def approve_call(call_id: CallId, request: Request, app: CurrentApp) -> Js
     responses=errors(404, 409),
 )
 async def decline_call(call_id: CallId, request: Request, app: CurrentApp) -> JsonResponse:
-    call = await app.approvals.pending.decline(call_id, decider=_find_decider(app, request))
+    call = await app.approvals.pending.decide(call_id, PendingState.DECLINED, decider=_find_decider(app, request))
     return JsonResponse(responses.build_pending_call_response(call))
 
 
