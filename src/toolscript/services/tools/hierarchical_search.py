@@ -71,6 +71,9 @@ class StageTimeouts:
     schemas: float = 2.0
 
 
+TIMEOUTS = StageTimeouts()
+
+
 @dataclass(frozen=True, slots=True)
 class HierarchicalQuery:
     """A hierarchical search request."""
@@ -172,7 +175,7 @@ class HierarchicalSearch:
         self._ranking = ranking
         self._count_by_skill = count_by_skill
         self._snapshots = snapshots
-        self._timeouts = timeouts or StageTimeouts()
+        self._timeouts = timeouts or TIMEOUTS
         self._starting = starting
         self._variants = variants or Variants()
         self._events = events
