@@ -179,6 +179,7 @@ async def test_a_caller_of_the_http_interface_that_disconnects_cancels_the_call(
         await await_cancellation(gateway, asyncio.create_task(posting), 800)
 
 
+@pytest.mark.extended
 async def test_a_call_that_takes_too_long_is_cancelled_upstream(gateway: Gateway) -> None:
     async with httpx.AsyncClient(timeout=TIMEOUT_SECONDS) as http:
         url = f"{gateway.url}/tools/{LONG}?timeout=3"
@@ -198,6 +199,7 @@ async def sample(context: Any, params: CreateMessageRequestParams) -> CreateMess
     return CreateMessageResult(role="assistant", model="test", content=TextContent(type="text", text="Roses are red."))
 
 
+@pytest.mark.extended
 async def test_server_everything_asks_an_older_client_over_stdio(gateway: Gateway) -> None:
     async with gateway.connect("older-stdio", elicitation_callback=elicit, sampling_callback=sample) as client:
         elicited = await call(client, "everything__trigger-elicitation-request", {})

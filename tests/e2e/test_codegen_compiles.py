@@ -417,6 +417,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.extended
 @pytest.mark.req("G-06", "G-07")
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_a_generated_client_calls_the_gateway(runtime: str, programs: Path) -> None:

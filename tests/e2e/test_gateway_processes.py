@@ -164,6 +164,7 @@ RUNTIMES = {
 }
 
 
+@pytest.mark.extended
 @pytest.mark.req("G-06", "G-07")
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_a_generated_client_calls_real_tools(many: Many, runtime: str, tmp_path: Path) -> None:
@@ -235,6 +236,7 @@ def test_an_edit_of_the_file_adds_and_removes_servers_and_leaves_the_others_alon
         assert gateway.end() == 0
 
 
+@pytest.mark.extended
 @pytest.mark.req("G-01", "G-03")
 def test_an_invalid_edit_is_reported_and_the_servers_keep_running(tmp_path: Path) -> None:
     with start_gateway(tmp_path, {"good": make_scripted_spec()}) as gateway:
@@ -309,6 +311,7 @@ def test_a_signal_ends_the_gateway_and_its_child_processes(tmp_path: Path, numbe
         assert "Traceback" not in gateway.output
 
 
+@pytest.mark.extended
 @pytest.mark.req("G-02", "X-05")
 @pytest.mark.parametrize(
     "moment", choose(["the port answers", "the engine is open", "a server runs", "all servers run"], "a server runs")
@@ -346,6 +349,7 @@ def test_a_call_in_progress_ends_with_the_gateway(tmp_path: Path) -> None:
             caller.recv(65536)  # a response or the end of the connection
 
 
+@pytest.mark.extended
 @pytest.mark.req("X-05")
 def test_the_folder_of_a_killed_gateway_can_be_used_again(tmp_path: Path) -> None:
     servers = {"good": make_scripted_spec()}

@@ -179,6 +179,7 @@ async def test_over_mcp_each_profile_shows_its_tools_and_no_other(http: httpx.As
     assert not any(re.search(rf"^{name} ", skills, re.MULTILINE) for name, count in counts.items() if not count)
 
 
+@pytest.mark.extended
 @pytest.mark.req("C-01")
 @pytest.mark.parametrize("profile", choose([*VISIBLE, "disk"], "default", "disk", "mailers"))
 async def test_what_a_profile_hides_is_hidden_from_programs(http: httpx.AsyncClient, profile: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import httpx
 import pytest
 
+from tests.fixtures.examples import choose
 from tests.servers import make_scripted_server
 from toolscript.adapters.mcp.client import McpServers
 from toolscript.app.app import App
@@ -143,7 +144,8 @@ async def start_waiting(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
 # --- calls ---
 
 
-@pytest.mark.parametrize("use", USES)
+@pytest.mark.extended
+@pytest.mark.parametrize("use", choose(USES, USES[0], describe_over_mcp))
 async def test_a_tool_of_the_last_run_is_used_also_before_the_configuration_is_applied(
     use: Call, app: App, client: Client, slow: Slow
 ) -> None:
@@ -159,7 +161,7 @@ async def test_a_tool_of_the_last_run_is_used_also_before_the_configuration_is_a
     assert answer == {"text": "x"} if use in CALLS else answer["toolId"] == "slow__echo"
 
 
-@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("use", choose(USES, USES[0], describe_over_mcp))
 async def test_a_tool_that_was_never_listed_waits_for_its_server(
     use: Call, app: App, client: Client, slow: Slow
 ) -> None:
@@ -172,7 +174,8 @@ async def test_a_tool_that_was_never_listed_waits_for_its_server(
     assert "no such tool: 'slow__nothing'" in await unknown
 
 
-@pytest.mark.parametrize("use", USES)
+@pytest.mark.extended
+@pytest.mark.parametrize("use", choose(USES, USES[0], describe_over_mcp))
 async def test_a_tool_of_no_configured_server_is_refused_once_the_configuration_is_known(
     use: Call, app: App, client: Client, slow: Slow
 ) -> None:

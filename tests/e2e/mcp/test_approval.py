@@ -74,6 +74,7 @@ async def open_agent(options: list[str], mode: Any) -> AsyncIterator[Agent]:
         yield agents[0]
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("first", choose(MODES, MODES[1]))
 @pytest.mark.parametrize("second", choose(MODES, MODES[0]))
 async def test_each_question_reaches_the_user_of_its_agent_whichever_process_is_the_gateway(

@@ -86,6 +86,7 @@ def find_handle(text: str) -> str:
     return found[1]
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_long_file_is_cut_searched_and_read(place: Place, way: str) -> None:
     path = str(place.folder / "work" / "files" / "long.txt")

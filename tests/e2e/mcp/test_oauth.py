@@ -113,6 +113,7 @@ async def test_a_client_logs_in_by_itself_and_searches(tmp_path: Path, authoriza
     assert "disk__read_file" in str(found.content)
 
 
+@pytest.mark.extended
 async def test_a_token_for_another_gateway_is_refused(tmp_path: Path, authorization: Authorization) -> None:
     one, other = (make_settings(tmp_path / name, authorization) for name in ("one", "other"))
     memory = Memory()

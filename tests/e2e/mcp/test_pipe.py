@@ -219,6 +219,7 @@ def test_a_profile_that_does_not_exist_is_refused_with_those_that_do(home: Home)
         assert "There are: default, reader, writer" in errors
 
 
+@pytest.mark.extended
 @pytest.mark.req("X-03")
 def test_another_configuration_file_than_that_of_the_gateway_is_refused(home: Home) -> None:
     other = home.folder / "other.json"
@@ -253,6 +254,7 @@ def test_only_the_owner_can_open_what_a_pipe_and_its_gateway_create(home: Home) 
         assert [path for path in [home.data, *paths] if stat.S_IMODE(path.stat().st_mode) & 0o077] == []
 
 
+@pytest.mark.extended
 @pytest.mark.req("X-05")
 def test_a_data_folder_with_a_long_path_has_its_socket_elsewhere(home: Home) -> None:
     home.data = home.folder / ("long" * 30)

@@ -36,6 +36,7 @@ async def read_text(client: Client, tool: str, **arguments: Any) -> str:
     return str(getattr(result.content[0], "text", ""))
 
 
+@pytest.mark.extended
 async def test_each_agent_sees_the_tools_of_its_profile_whichever_process_is_the_gateway(tmp_path: Path) -> None:
     async with Client(run_mcp(tmp_path, "writers")) as writer, Client(run_mcp(tmp_path, "others")) as other:
         for client, is_writer in [(writer, True), (other, False), (writer, True)]:

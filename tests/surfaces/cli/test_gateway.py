@@ -370,6 +370,7 @@ def test_the_first_search_connects_and_the_next_starts_nothing(toolscript: Tools
     assert starts(tmp_path / "starts") == 1
 
 
+@pytest.mark.extended
 @pytest.mark.req("S-05", "G-09")
 @pytest.mark.parametrize(
     "command", choose([["search", "second"], ["list-tools"], ["get-types"]], ["search", "second"], ["get-types"])
@@ -411,6 +412,7 @@ def test_an_edit_of_the_configuration_is_applied_by_a_sync_or_a_refresh(toolscri
     assert data_of(result)["results"][0]["toolId"] == "new__env"
 
 
+@pytest.mark.extended
 @pytest.mark.req("G-01", "G-09")
 def test_a_configuration_file_can_be_named(toolscript: Toolscript, tmp_path: Path) -> None:
     configure({"unwanted": make_scripted_spec(tools=["pid"])})

@@ -112,6 +112,7 @@ def test_settings_that_a_running_gateway_makes_void_are_named_once(toolscript: T
     assert gateway.log.read_text() == "", "a gateway of the demo ends without a stack trace"
 
 
+@pytest.mark.extended
 @pytest.mark.req("G-09", "X-04")
 def test_a_gateway_elsewhere_is_used_with_a_key(toolscript: Toolscript, tmp_path: Path, small_folder: Path) -> None:
     elsewhere = tmp_path / "elsewhere"

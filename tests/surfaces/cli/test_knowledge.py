@@ -231,6 +231,7 @@ def test_globs_choose_which_files_are_read_and_a_file_is_a_source_once(books: Pa
     assert len(run_json("knowledge", "ingest", "books", "--include", "deep/*")["sources"]) == 1
 
 
+@pytest.mark.extended
 def test_unreadable_files_are_reported_in_one_line_each_and_the_others_are_ingested(books: Path) -> None:
     (books / "broken.pdf").write_bytes(b"%PDF-1.7\nnonsense")
     (books / "broken.epub").write_bytes(b"PK\x03\x04nonsense")
@@ -510,6 +511,7 @@ def test_while_a_gateway_runs_knowledge_can_be_read_ingested_and_imported(
     assert "no valid lines in -" in knowledge("import", "-", given="x\n", code=2).stderr
 
 
+@pytest.mark.extended
 def test_knowledge_is_indexed_when_the_index_is_rebuilt(ingested: Path) -> None:
     query = ("knowledge", "search", "a hive needs shade")
     before, chunks = run_json(*query), sum(each["chunks"] for each in run_json("knowledge", "list")["sources"])

@@ -66,6 +66,7 @@ def test_a_terminal_shows_progress_and_a_pipe_does_not(small_folder: Path) -> No
     assert "\x1b" not in piped.stdout
 
 
+@pytest.mark.extended
 def test_an_interrupted_command_can_be_continued(long_book: Path) -> None:
     first = Path("first.md")
     first.write_text("# First\n\n## All\n\nA short one.\n")
@@ -81,6 +82,7 @@ def test_an_interrupted_command_can_be_continued(long_book: Path) -> None:
     assert "A long book" in again.stdout
 
 
+@pytest.mark.extended
 def test_in_a_terminal_removing_needs_a_confirmation(small_folder: Path) -> None:
     Path("one.md").write_text("# One\n\n## All\n\nNothing but one.\n")
     run_here("ingest", "one.md")

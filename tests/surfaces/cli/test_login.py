@@ -203,6 +203,7 @@ def _is_expired(authorization: Authorization) -> bool:
     return bool(claims) and all(each["exp"] < time.time() for each in claims)
 
 
+@pytest.mark.extended
 def test_callers_with_keys_use_their_own_logins(tmp_path: Path, shared_web: ProtectedServer) -> None:
     servers: dict[str, Any] = {"web": {"url": shared_web.http, "oauth": {"perUser": True}}}
     with start_gateway(tmp_path, servers) as gateway:

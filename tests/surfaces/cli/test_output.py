@@ -56,6 +56,7 @@ def in_pipe(*arguments: str) -> str:
     ).stdout
 
 
+@pytest.mark.extended
 @pytest.mark.usefixtures("hostile_server")
 def test_json_in_a_terminal_is_the_same_json_without_control_characters() -> None:
     piped = in_pipe("search", "read", "--json")
@@ -164,6 +165,7 @@ def test_a_mistyped_command_is_answered_with_the_one_that_was_meant(words: list[
     assert message in result.output
 
 
+@pytest.mark.extended
 @pytest.mark.slow
 @pytest.mark.req("G-02")
 def test_the_failure_of_a_server_is_shown_once(small_folder: Path) -> None:

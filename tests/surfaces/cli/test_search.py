@@ -172,6 +172,7 @@ def test_eval_measures_the_demo_set_and_prints_every_metric(toolscript: Toolscri
     assert mean == pytest.approx(row["r@5"] - answer["against"]["sets"]["demo"]["r@5"])
 
 
+@pytest.mark.extended
 def test_eval_shows_a_table_and_the_difference(toolscript: Toolscript, tmp_path: Path) -> None:
     folder = tmp_path / "own"
     folder.mkdir()
@@ -183,6 +184,7 @@ def test_eval_shows_a_table_and_the_difference(toolscript: Toolscript, tmp_path:
     assert "hybrid minus keyword" in shown
 
 
+@pytest.mark.extended
 @pytest.mark.req("D-02")
 def test_eval_measures_documents_with_grades(toolscript: Toolscript, tmp_path: Path) -> None:
     folder = tmp_path / "library"

@@ -299,6 +299,7 @@ def test_an_error_is_an_envelope_and_an_exit_code(
     assert error["message"]
 
 
+@pytest.mark.extended
 @pytest.mark.req("H-09")
 @pytest.mark.parametrize("unchanged", ["with a gateway"], indirect=True)
 def test_with_and_without_a_gateway_the_answers_are_the_same(
@@ -351,6 +352,7 @@ def test_suggestions_are_shown_as_a_table(alone: Toolscript) -> None:
     assert alone("skills", "approve", "1").stdout == "Added time_travel: 1 tool.\n"
 
 
+@pytest.mark.extended
 @pytest.mark.req("H-09")
 def test_exported_skills_can_be_used_by_another_installation(
     alone: Toolscript, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -387,6 +389,7 @@ def test_a_skills_file_can_represent_every_text(tmp_path: Path) -> None:
     assert load_skills(file) == []
 
 
+@pytest.mark.extended
 @pytest.mark.req("H-15")
 def test_a_deleted_index_is_rebuilt_with_its_skills(alone: Toolscript, small_folder: Path) -> None:
     before = data_of(alone("skills", "search", "read a file", "--json"))

@@ -40,6 +40,7 @@ def configure(servers: Mapping[str, Any]) -> None:
     Path(".toolscript.json").write_text(json.dumps({"mcpServers": servers}))
 
 
+@pytest.mark.extended
 def test_without_servers_the_demo_catalogue_is_synced_once() -> None:
     assert run_json("sync") == {"servers": [], "items": 56, "classified": 56, "refined": 0, "waiting": 0}
     assert run_json("sync") == {"servers": [], "items": 56, "classified": 0, "refined": 0, "waiting": 0}
@@ -91,6 +92,7 @@ def test_it_exits_with_3_when_all_servers_fail() -> None:
     assert invoke("sync", code=3).stdout.splitlines()[0].split()[0] == "Server"
 
 
+@pytest.mark.extended
 @pytest.mark.req("H-10")
 @pytest.mark.parametrize("place", choose(["alone", "with a gateway"], "alone"))
 def test_assignments_of_a_person_stay_unless_forced(place: str, request: pytest.FixtureRequest) -> None:

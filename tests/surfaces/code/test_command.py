@@ -48,6 +48,7 @@ def test_a_program_runs_with_and_without_a_gateway(
     assert json.loads(failed.stdout)["calls"][0]["outcome"] == "UPSTREAM_ERROR"
 
 
+@pytest.mark.extended
 @pytest.mark.usefixtures("folder")
 def test_a_program_is_checked_without_its_servers() -> None:
     ran = invoke("program.py")

@@ -57,6 +57,7 @@ async def count_calls(client: CodeClient) -> int:
     return int(counted["tools/call"])
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("limit", choose([1, 7, 30], 1, 7))
 async def test_workflows_three_deep_make_no_more_calls_than_the_run_may(client: CodeClient, limit: int) -> None:
     before = await count_calls(client)

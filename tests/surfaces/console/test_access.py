@@ -69,6 +69,7 @@ async def test_where_a_key_is_required_the_page_asks_for_it_and_keeps_it_for_the
     assert await page.evaluate("localStorage.length") == 0
 
 
+@pytest.mark.extended
 async def test_a_dialog_that_is_needed_again_while_it_closes_is_shown(
     keyed: RunningGateway, open_page: OpenPage
 ) -> None:
@@ -90,6 +91,7 @@ async def test_a_dialog_that_is_needed_again_while_it_closes_is_shown(
     await dialog.wait_for(state="hidden")
 
 
+@pytest.mark.extended
 @pytest.mark.req("W-02")
 async def test_a_key_without_a_scope_gets_the_reason(keyed: RunningGateway, folder: Path, open_page: OpenPage) -> None:
     key = create_key(folder, "search")
@@ -103,6 +105,7 @@ async def test_a_key_without_a_scope_gets_the_reason(keyed: RunningGateway, fold
     await hit.get_by_text("it lacks the scope call").wait_for()
 
 
+@pytest.mark.extended
 @pytest.mark.req("W-02")
 async def test_servers_are_neither_shown_nor_controlled_without_the_scope_admin(
     keyed: RunningGateway, folder: Path, open_page: OpenPage
@@ -116,6 +119,7 @@ async def test_servers_are_neither_shown_nor_controlled_without_the_scope_admin(
     assert await page.get_by_label("Snippet").count() == 0
 
 
+@pytest.mark.extended
 @pytest.mark.req("W-01", "W-02")
 async def test_a_tenant_adds_documents_and_finds_them(keyed: RunningGateway, folder: Path, open_page: OpenPage) -> None:
     key = create_key(folder, "documents", tenant="acme")

@@ -89,6 +89,7 @@ async def test_the_signed_in_owner_decides_about_calls_and_what_an_agent_wrote_i
     assert [each["error"]["code"] for each in codes[1:]] == ["APPROVAL_DECLINED", "APPROVAL_REQUIRED"]
 
 
+@pytest.mark.extended
 async def test_a_page_without_credentials_shows_no_calls_until_a_link_signs_it_in(
     gateway: RunningGateway, folder: Path, open_page: OpenPage
 ) -> None:

@@ -59,6 +59,7 @@ async def test_a_definition_in_quarantine_is_looked_at_and_approved(
     await page.get_by_role("region", name="Call").get_by_role("button", name="Call").wait_for()
 
 
+@pytest.mark.extended
 @pytest.mark.req("W-01")
 async def test_the_list_of_tools_is_narrowed_down(console_gateway: RunningGateway, open_page: OpenPage) -> None:
     page = await open_page(f"{console_gateway.url}/#/tools")
@@ -70,6 +71,7 @@ async def test_the_list_of_tools_is_narrowed_down(console_gateway: RunningGatewa
     assert await find_violations(page) == []
 
 
+@pytest.mark.extended
 @pytest.mark.req("W-01")
 async def test_skills_show_their_tools(console_gateway: RunningGateway, open_page: OpenPage) -> None:
     page = await open_page(f"{console_gateway.url}/#/skills")
@@ -145,6 +147,7 @@ async def test_own_requests_are_measured_as_by_the_command(
     assert await left_empty.inner_text() == f"{figures['no_match']['left_empty']:.3f}"
 
 
+@pytest.mark.extended
 @pytest.mark.req("W-01")
 async def test_health_names_what_is_wrong_and_how_long_things_take(
     console_gateway: RunningGateway, open_page: OpenPage
@@ -164,6 +167,7 @@ async def test_health_names_what_is_wrong_and_how_long_things_take(
     assert await find_violations(page) == []
 
 
+@pytest.mark.extended
 @pytest.mark.req("W-01")
 async def test_tools_are_chosen_on_the_map(console_gateway: RunningGateway, open_page: OpenPage) -> None:
     page = await open_page(f"{console_gateway.url}/#/map")
@@ -208,6 +212,7 @@ async def test_a_skill_is_proposed_from_the_map_and_approved_with_the_keyboard_a
     assert await page.locator(".skill-tools a").all_inner_texts() == ["echo"]
 
 
+@pytest.mark.extended
 async def test_a_page_that_writes_its_address_late_does_not_undo_a_step_to_another(
     console_gateway: RunningGateway, open_page: OpenPage
 ) -> None:

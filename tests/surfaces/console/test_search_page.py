@@ -35,6 +35,7 @@ async def test_results_come_as_one_types_with_their_reasons(
     await first.wait_for()
 
 
+@pytest.mark.extended
 @pytest.mark.req("W-01")
 async def test_sliders_change_the_results_at_once_and_back(
     console_gateway: RunningGateway, open_page: OpenPage
@@ -65,6 +66,7 @@ async def test_close_tools_are_shown_below_the_confident_ones(
     assert await tools.locator("> .hits > .hit").count() == 0
 
 
+@pytest.mark.extended
 @pytest.mark.req("W-01")
 async def test_strategies_are_compared_side_by_side(console_gateway: RunningGateway, open_page: OpenPage) -> None:
     page = await open_page(f"{console_gateway.url}/#/search?q=read%20a%20file")
@@ -75,6 +77,7 @@ async def test_strategies_are_compared_side_by_side(console_gateway: RunningGate
         assert "tokens of all tools" in await column.inner_text()
 
 
+@pytest.mark.extended
 @pytest.mark.req("W-01")
 async def test_a_hit_is_marked_as_right_or_wrong_and_taken_back(
     console_gateway: RunningGateway, open_page: OpenPage
@@ -107,6 +110,7 @@ async def test_hostile_definitions_are_shown_as_text(console_gateway: RunningGat
     assert len(await story.inner_text()) < 1000
 
 
+@pytest.mark.extended
 @pytest.mark.req("W-02")
 async def test_the_page_of_a_hostile_tool_shows_text_too(console_gateway: RunningGateway, open_page: OpenPage) -> None:
     page = await open_page(f"{console_gateway.url}/#/tool/{quote(f'hostile__{HOSTILE_NAME}', safe='')}")
@@ -139,6 +143,7 @@ async def test_it_works_from_the_keyboard_and_for_screen_readers(
     assert await page.evaluate("document.activeElement.id") == "search-box"
 
 
+@pytest.mark.extended
 @pytest.mark.req("W-01", "W-02")
 async def test_the_first_paint_is_small_and_fits_a_small_screen(
     console_gateway: RunningGateway, open_page: OpenPage

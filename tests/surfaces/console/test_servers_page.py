@@ -77,6 +77,7 @@ async def test_a_server_is_stopped_started_and_restarted(gateway: RunningGateway
     assert await find_violations(page) == []
 
 
+@pytest.mark.extended
 @pytest.mark.req("W-01", "W-02")
 async def test_log_lines_are_text_and_appear_while_the_page_is_open(
     gateway: RunningGateway, open_page: OpenPage

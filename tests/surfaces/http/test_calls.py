@@ -159,6 +159,7 @@ async def test_every_call_says_who_called_what_how_it_went_and_how_long_it_took(
     assert [event["outcome"] for event in await audited.list_events(1, outcome="NOT_FOUND")] == ["NOT_FOUND"]
 
 
+@pytest.mark.extended
 async def test_callers_are_named_by_their_keys_on_every_surface(audited: Audited) -> None:
     _, key = await audited.app.keys.create("ci", [Scope.CALL, Scope.SEARCH, Scope.ADMIN])
     await audited.call("scripted__echo", {"text": "a"}, key)

@@ -427,6 +427,7 @@ def toolscript(*arguments: str, **variables: str) -> subprocess.CompletedProcess
     return subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | variables)
 
 
+@pytest.mark.extended
 @pytest.mark.req("X-04", "X-05")
 def test_with_a_key_the_gateway_listens_everywhere_and_does_not_leak_the_key(tmp_path: Path) -> None:
     with serving_http() as web:

@@ -95,6 +95,7 @@ def test_options_that_do_not_fit_are_refused(notes: Path) -> None:
     assert "no gateway runs" in invoke("jobs", "resume", "documents-1", code=2).stderr
 
 
+@pytest.mark.extended
 def test_scanned_pages_of_a_file_with_text_are_a_warning(notes: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = io.BytesIO()
     Image.new("L", (100, 100), 200).save(drawn, "PDF")
@@ -131,6 +132,7 @@ def test_a_job_is_left_to_the_gateway_and_shown_by_its_id(
     assert "No jobs" in invoke("jobs", "list", "--as", "knowledge").stdout
 
 
+@pytest.mark.extended
 def test_another_gateway_gets_the_files_themselves(
     notes: Path, start_gateway: Callable[[], None], small_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,6 +66,7 @@ def test_only_folders_can_be_watched(small_folder: Path) -> None:
         assert f"not a folder: {wrong!r}" in shown.shown
 
 
+@pytest.mark.extended
 def test_a_watched_folder_of_knowledge_stays_in_step_without_a_gateway(small_folder: Path) -> None:
     books = Path.cwd() / "books"
     books.mkdir()

@@ -123,6 +123,7 @@ async def test_the_state_of_another_caller_is_refused(tmp_path: Path) -> None:
     assert stolen["error"]["message"].startswith(REFUSAL)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("secret", [SECRET, "another one", None])
 async def test_gateways_with_the_same_secret_continue_each_others_calls(
     caller: Caller, tmp_path: Path, secret: str | None

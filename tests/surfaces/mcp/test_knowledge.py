@@ -198,6 +198,7 @@ async def test_the_rate_limit_counts_searches_over_mcp_and_http_together(app: Ap
         assert not (await client.call_tool("search_tools", {"query": "read a file"})).is_error
 
 
+@pytest.mark.extended
 @pytest.mark.req("K-03", "K-05")
 async def test_errors_name_the_address_of_the_store_over_stdio_and_not_over_http(app: App) -> None:
     reader = MongoKnowledgeReader.at("mongodb://127.0.0.1:9/hidden", timeout_seconds=0.5)

@@ -188,6 +188,7 @@ async def test_a_pinned_tool_that_is_called_directly_is_cut_too(app: App) -> Non
         assert await agent.read("/mcp/pins", handle=handle, path="rows.1000.text") == (False, ["a wombat"])
 
 
+@pytest.mark.extended
 async def test_another_gateway_of_the_same_store_reads_it(tmp_path: Path, postgres: str) -> None:
     async with open_gateway(tmp_path / "a", postgres) as one, connect(one) as agent:
         handle = (await agent.call(build_text(WOMBAT)))["_meta"][META_KEY]["handle"]

@@ -834,6 +834,7 @@ async def test_two_agents_share_a_gateway_and_the_second_continues_without_the_f
         assert holder(tmp_path / "data") == gateway
 
 
+@pytest.mark.extended
 @pytest.mark.req("G-08", "X-05", "A-06")
 @pytest.mark.parametrize("sent", choose([signal.SIGTERM, signal.SIGKILL], signal.SIGKILL))
 async def test_when_the_gateway_ends_all_agents_go_on_with_the_next_one(
@@ -859,6 +860,7 @@ async def pid_behind(agent: Agent) -> int:
     return pid
 
 
+@pytest.mark.extended
 @pytest.mark.req("G-08")
 async def test_no_process_is_left_when_the_agent_ends(two: StdioServerParameters, tmp_path: Path) -> None:
     async with Client(two) as client:
@@ -1031,6 +1033,7 @@ async def test_over_http_documents_are_those_of_the_token_and_other_tools_need_n
             assert "Traceback" not in text_of(refused)
 
 
+@pytest.mark.extended
 @pytest.mark.req("D-04", "G-08")
 async def test_over_stdio_documents_are_those_of_the_settings_also_through_another_gateway(tmp_path: Path) -> None:
     (tmp_path / "servers.json").write_text('{"mcpServers": {}}')

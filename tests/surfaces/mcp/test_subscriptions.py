@@ -302,6 +302,7 @@ async def test_a_client_that_takes_nothing_holds_each_change_once_and_is_ended_a
         ]
 
 
+@pytest.mark.extended
 async def test_a_lost_server_is_followed_again_and_its_resource_reported(notes: Notes) -> None:
     async with (
         open_gateway(notes) as (app, _),

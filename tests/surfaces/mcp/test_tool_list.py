@@ -310,6 +310,7 @@ async def describes(client: Client, text: str) -> bool:
     return text in ((await list_tools(client))["search_tools"].description or "")
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("connect", choose([over_stdio, through_another_process], *CONNECTIONS))
 async def test_an_older_client_over_stdio_is_notified_of_changed_tools(connect: Any, scene: Scene) -> None:
     heard = asyncio.Event()
@@ -330,6 +331,7 @@ async def test_an_older_client_over_stdio_is_notified_of_changed_tools(connect: 
         await until(lambda: describes(client, "notes (5)"))
 
 
+@pytest.mark.extended
 async def test_a_new_configuration_pins_other_tools_and_clients_hear_of_it(scene: Scene) -> None:
     async with (
         open_gateway(scene) as (app, url),

@@ -70,6 +70,7 @@ def test_a_call_waits_until_it_is_approved_and_is_repeated_once(toolscript: Call
     assert read(toolscript("approvals", "--json")) == {"calls": [], "total": 0}
 
 
+@pytest.mark.extended
 @pytest.mark.req("X-04")
 def test_with_a_key_in_the_environment_the_owner_still_decides(
     toolscript: Callable[..., Result], start_gateway: Callable[[], None], monkeypatch: pytest.MonkeyPatch

@@ -54,6 +54,7 @@ async def test_without_network_the_packaged_model_is_used_and_the_fallback_logge
     assert [r.message for r in caplog.records if r.levelno >= logging.WARNING] == ["model_fallback"]
 
 
+@pytest.mark.extended
 @pytest.mark.slow
 @pytest.mark.req("S-07", "S-10")
 @pytest.mark.parametrize("former", choose([BGE, PACKAGED], PACKAGED))
@@ -160,6 +161,7 @@ async def test_the_url_selects_the_index(tmp_path: Path, small: Settings) -> Non
             pass
 
 
+@pytest.mark.extended
 @pytest.mark.slow
 @pytest.mark.req("H-15")
 async def test_the_application_works_on_postgres(small: Settings, postgres: str) -> None:

@@ -72,6 +72,7 @@ def test_without_any_call_there_is_nothing_to_list(small_folder: Path) -> None:
     assert "No changes of servers." in invoke("calls", "--kind", "servers")
 
 
+@pytest.mark.extended
 def test_refused_requests_and_changes_of_servers_are_listed_with_who_made_them(
     small_folder: Path, start_gateway: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -97,6 +97,7 @@ def test_a_search_that_names_another_configuration_is_refused(filled_folder: Pat
     assert find_tools("--config", str(Path("mine.json").absolute())) == ["good__echo", "good__pid"]
 
 
+@pytest.mark.extended
 @pytest.mark.slow
 @pytest.mark.req("G-20")
 def test_tools_of_a_renamed_configuration_leave_a_store_of_several_machines(

@@ -120,6 +120,7 @@ def test_a_folder_of_an_earlier_version_loses_the_demo_when_servers_are_configur
     assert find_tools() == ["good__echo", "good__pid"]
 
 
+@pytest.mark.extended
 def test_commands_that_read_change_nothing_in_a_store_of_several_machines(
     small_folder: Path, postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,6 +61,7 @@ def folder(small_folder: Path, tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.extended
 def test_the_same_file_gives_the_same_figures_with_and_without_live(folder: Path) -> None:
     invoke("sync")
     offline = json.loads(invoke("eval", str(folder), "--curve", "--json"))

@@ -99,6 +99,7 @@ def test_a_run_survives_every_query_and_counts_those_that_cannot_be_searched(fol
             assert any("blank" in reason for reason in refused["reasons"])
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("folder", ["tools.jsonl"], indirect=True)
 def test_without_json_the_reasons_stand_below_the_table(folder: Path) -> None:
     write_lines(folder / "negatives.jsonl", [{"query": "?!?!", "relevant": []}])

@@ -230,6 +230,7 @@ async def test_without_a_name_there_is_no_own_login(shared_app: App) -> None:
             assert (shared.status_code, "has one login for all" in shared.text) == (400, True)
 
 
+@pytest.mark.extended
 @pytest.mark.req("G-19")
 @pytest.mark.usefixtures("_read_keys_every_time")
 async def test_a_server_that_a_profile_hides_has_no_own_login_and_is_not_suggested(app: App) -> None:
@@ -242,6 +243,7 @@ async def test_a_server_that_a_profile_hides_has_no_own_login_and_is_not_suggest
             assert (refused.status_code, refused.json()["error"]["message"]) == (404, f"no such server: {name!r}")
 
 
+@pytest.mark.extended
 async def test_the_installation_logs_out_and_the_server_needs_a_login_again(app: App) -> None:
     async with connect(app) as http:
         assert not (await http.get(PATH)).json()["loggedIn"]
@@ -257,6 +259,7 @@ async def test_the_installation_logs_out_and_the_server_needs_a_login_again(app:
         assert (await http.get("/api/v1/servers/local/login")).json()["loggedIn"] is False
 
 
+@pytest.mark.extended
 async def test_a_login_that_does_not_succeed_ends_with_a_page_that_says_why(
     app: App, authorization: Authorization, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,6 +78,7 @@ async def test_a_stopped_server_is_shown_as_such_everywhere_until_it_is_started(
     assert (await http.post("/tools/own__echo", json={"text": "x"})).json() == {"text": "x"}
 
 
+@pytest.mark.extended
 @pytest.mark.req("G-04")
 async def test_restarts_calls_and_log_lines_are_in_the_list_of_servers(http: httpx.AsyncClient) -> None:
     assert (await http.post("/tools/own__echo", json={"text": "x"})).status_code == 200

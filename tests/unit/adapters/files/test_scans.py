@@ -168,6 +168,7 @@ async def test_tesseract_that_fails_on_some_pages_does_not_stop_the_others(tmp_p
     assert ": " not in warning
 
 
+@pytest.mark.extended
 @pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="sees processes by way of /proc")
 async def test_tesseract_ends_with_the_worker_that_is_killed(tmp_path: Path, commands: Path) -> None:
     seconds = f"600.{os.getpid()}"

@@ -251,6 +251,7 @@ def _write_until_killed(folder: Path, after: int) -> tuple[int, int]:
     return int(version), int(start)
 
 
+@pytest.mark.extended
 @pytest.mark.slow
 @pytest.mark.req("H-14")
 @pytest.mark.parametrize("after", choose([1, 9, 23, 47], 9))

@@ -102,6 +102,7 @@ async def test_a_lazy_server_that_is_not_in_the_catalogue_is_listed_and_sleeps(
     await gateway.close()
 
 
+@pytest.mark.extended
 @pytest.mark.req("G-02", "G-03", "G-17")
 async def test_a_lazy_server_of_an_earlier_run_is_not_started_unless_its_entry_has_changed(
     app: App, gateway: Gateway, tmp_path: Path
@@ -146,6 +147,7 @@ async def test_a_server_stops_when_nobody_has_used_it_for_a_while_and_not_during
     await gateway.close()
 
 
+@pytest.mark.extended
 @pytest.mark.req("G-05", "G-17")
 async def test_an_eager_server_with_an_idle_time_starts_at_once_stops_and_is_woken(
     gateway: Gateway, calls: CallTool
@@ -165,6 +167,7 @@ async def test_a_lazy_server_that_dies_in_a_call_is_started_by_the_next_call(gat
     assert (await calls.call("a__echo", {"text": "x"})).structured == {"text": "x"}
 
 
+@pytest.mark.extended
 @pytest.mark.req("G-02", "G-05", "G-17")
 async def test_a_sleeping_server_that_cannot_start_fails_the_call_with_the_reason(
     app: App, gateway: Gateway, calls: CallTool, tmp_path: Path

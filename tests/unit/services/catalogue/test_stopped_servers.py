@@ -165,6 +165,7 @@ async def test_a_failed_server_is_tried_at_once_when_it_is_started(app: App, tmp
     await gateway.close()
 
 
+@pytest.mark.extended
 @pytest.mark.req("G-02")
 async def test_the_times_of_calls_and_whether_they_succeeded_are_in_the_status(
     gateway: Gateway, calls: CallTool

@@ -58,6 +58,7 @@ async def test_after_a_changed_schema_only_that_tool_is_embedded(small: Settings
     assert await count_embedded(small, [changed, B], fresh=True) == 0
 
 
+@pytest.mark.extended
 async def test_another_configuration_has_another_file_and_reuses_unchanged_vectors(small: Settings) -> None:
     await count_embedded(small, [A, B])
     assert await count_embedded(small, [A, B, C]) == 1

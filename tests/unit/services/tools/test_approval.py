@@ -229,7 +229,7 @@ async def test_the_question_shows_arguments_without_secrets_and_invisible_charac
 
 
 @pytest.mark.slow
-@settings(max_examples=scale_examples(150), deadline=None)
+@settings(max_examples=scale_examples(50), deadline=None)
 @given(
     states=st.lists(st.none() | st.text() | JSON.map(json.dumps), max_size=4),
     responses=st.dictionaries(st.text(), JSON),

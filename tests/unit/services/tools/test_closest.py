@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.fixtures.examples import scale_examples
+from tests.fixtures.examples import choose, scale_examples
 from tests.unit.services.tools.test_hybrid_search import searching
 from toolscript.adapters.batching_embedder import BatchingEmbedder
 from toolscript.adapters.memory import HashedEmbedder
@@ -38,7 +38,7 @@ async def demo(tool_model: OnnxEmbedder) -> AsyncIterator[ToolSearch]:
         yield search
 
 
-@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("query", choose(QUERIES, "list", "create an issue and send a message", "hello"))
 async def test_an_answer_is_the_beginning_of_every_longer_one(demo: ToolSearch, query: str) -> None:
     complete = (await demo.search(query, limit=100, threshold=0)).hits
     for limit in (1, 3, 5, 20):

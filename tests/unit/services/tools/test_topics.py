@@ -97,6 +97,7 @@ async def test_every_tool_is_in_exactly_one_topic_whatever_changes(
         await assert_one_topic_each(catalogue)
 
 
+@pytest.mark.extended
 async def test_topics_do_not_depend_on_the_order_of_tools() -> None:
     items = [make_tool(n, NOUNS[n % len(NOUNS)], VERBS[n // 7 % len(VERBS)]) for n in range(120)]
     async with open_catalogue(items) as one, open_catalogue(items[::-1]) as other:
