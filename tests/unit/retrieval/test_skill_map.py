@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.fixtures.examples import scale_examples
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.search import Candidate, SimilarityRange, Vector
-from toolscript.retrieval.skill_map import REACH, UNPROVEN, SkillFacts, SkillMap
+from toolscript.retrieval.skill_map import MIDDLE, REACH, STEEPNESS, UNPROVEN, SkillFacts, SkillMap
 
 pytestmark = pytest.mark.req("H-03", "H-13")
 
@@ -72,8 +72,12 @@ def by_hand(world: World, query: Vector, needs: list[Vector], similarity: Simila
                 cosine = (cosine + max(others)) / 2
             score = (tightness * cosine - similarity.floor) / (similarity.ceiling - similarity.floor)
             estimates.append(score + (REACH * math.sqrt(1 - tightness * tightness) if n else 0.0))
-        found[skill] = max(estimates) - (0.0 if tools_of(parts) else UNPROVEN)
+        found[skill] = probability(max(estimates) - (0.0 if tools_of(parts) else UNPROVEN))
     return found
+
+
+def probability(estimate: float) -> float:
+    return 1 / (1 + math.exp(STEEPNESS * (MIDDLE - estimate)))
 
 
 @pytest.mark.slow
@@ -128,7 +132,7 @@ def test_a_skill_that_is_not_active_has_topics_only() -> None:
     ]
     skill_map = SkillMap(changed, vectors, PLAIN)
     scores = skill_map.compare(unit([1, 0, 0]))
-    assert skill_map.rank_skills(scores) == [(SkillFacts("b", "B", "", 1), 0.0)]
+    assert skill_map.rank_skills(scores) == [(SkillFacts("b", "B", "", 1), pytest.approx(probability(0.0)))]
     assert dict(zip(skill_map.topics, skill_map.score_topics(scores).tolist(), strict=True)) == {
         ("x", "y"): 1,
         ("z",): 0,
@@ -152,11 +156,11 @@ def test_a_broad_skill_is_found_through_the_facet_that_the_query_is_about() -> N
     broad = [([1.0, 1.0, 1.0], 0.5), ([1.0, 0.0, 0.0], 1.0), ([0.0, 1.0, 0.0], 1.0)]
     (first, score), _ = rank(build_map({"broad": broad, "other": [([0.5, 0.5, 1.0], 0.9)] * 2}), [1, 0, 0])
     assert first.id == "broad"
-    assert score == pytest.approx(1.0)
+    assert score == pytest.approx(probability(1.0))
 
 
 def test_a_skill_with_tools_comes_before_one_with_only_a_description() -> None:
     world = {"a_promise": [([1.0, 0.0, 0.0], 1.0)], "proven": [([1.0, 0.0, 0.0], 1.0)] * 2}
     (first, _), (second, score) = rank(build_map(world), [1, 0, 0])
     assert (first.id, second.id) == ("proven", "a_promise")
-    assert score == pytest.approx(1 - UNPROVEN)
+    assert score == pytest.approx(probability(1 - UNPROVEN))

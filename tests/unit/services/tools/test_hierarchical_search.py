@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -34,6 +35,7 @@ from toolscript.ports.models import Embedder
 from toolscript.retrieval.capabilities import load_capabilities
 from toolscript.retrieval.learned_ranking import LEARNED
 from toolscript.retrieval.retriever import Retriever
+from toolscript.retrieval.skill_map import MIDDLE, STEEPNESS
 from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.skill_points import SKILLS, skills_collection
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots, Change
@@ -65,7 +67,10 @@ LOOSE = Item("s", "loose", "In no skill @0.875")
 ASK_NICELY = Item("s", "nicely", "How to write #mail @0.6875", type=ItemType.PROMPT)
 INBOX = Item("s", "mail://inbox", "All letters #mail @0.5625", type=ItemType.RESOURCE)
 EVERY = (SEND, ATTACH, READ, FETCH, LOOSE, ASK_NICELY, INBOX)
-NEAREST = {"mail": 0.75, "files": 0.625, "web": 0.375}
+NEAREST = {
+    skill: round(1 / (1 + math.exp(STEEPNESS * (MIDDLE - cosine))), 4)
+    for skill, cosine in {"mail": 0.75, "files": 0.625, "web": 0.375}.items()
+}
 
 
 def at(cosine: float) -> Vector:
@@ -296,7 +301,13 @@ async def test_an_inactive_skill_is_not_matched(every: Library) -> None:
 
 @pytest.mark.parametrize(
     ("threshold", "matched"),
-    [(0.75, ["mail"]), (0.7501, []), (0.7499, ["mail"]), (0.625, ["mail", "files"]), (0.0, ["mail", "files", "web"])],
+    [
+        (NEAREST["mail"], ["mail"]),
+        (NEAREST["mail"] + 0.0001, []),
+        (NEAREST["mail"] - 0.0001, ["mail"]),
+        (NEAREST["files"], ["mail", "files"]),
+        (0.0, ["mail", "files", "web"]),
+    ],
 )
 async def test_a_skill_at_the_threshold_is_found_and_one_below_is_not(
     every: Library, threshold: float, matched: list[str]
@@ -308,7 +319,7 @@ async def test_a_skill_at_the_threshold_is_found_and_one_below_is_not(
 @pytest.mark.parametrize("place", range(3))
 async def test_a_returned_score_as_a_skill_threshold_keeps_the_skill(every: Library, place: int) -> None:
     """BR-002."""
-    skills = (await every.search(skill_threshold=0.3)).skills
+    skills = (await every.search(skill_threshold=0.1)).skills
     threshold = min(skills[place].score, NEAREST["mail"])  # above it, no skill is near, and everything is searched
     assert skills[place].skill.id in {h.skill.id for h in (await every.search(skill_threshold=threshold)).skills}
 
@@ -365,7 +376,7 @@ async def test_equal_scores_are_ordered_by_id() -> None:
     skills = [Skill(i, i) for i in ("zoo", "ant", "mail")]
     in_all = Item("s", "e", "Alike #zoo #ant #mail @0.5")
     async with library(*alike, in_all, skills=skills) as opened:
-        found = await opened.search()
+        found = await opened.search(skill_threshold=0.1)
         assert names(found) == ["a", "b", "c", "d", "e"]
         assert [h.skill.id for h in found.skills] == ["ant", "mail", "zoo"]
         assert names(await opened.search(limit=2)) == ["a", "b"]
@@ -613,7 +624,7 @@ async def test_a_skill_without_tools_gives_an_empty_list() -> None:
     """EC-003."""
     far = replace(FETCH, description="Fetch a page #web @-0.5")
     async with library(far, skills=[PLANTS, WEB]) as opened:
-        found = await opened.search(tool_threshold=0.0)
+        found = await opened.search(tool_threshold=0.0, skill_threshold=0.1)
     assert [(h.skill.id, h.skill.tool_count) for h in found.skills] == [("plants", 0)]
     assert (list(found.tools), found.skill_ids_used) == ([], ["plants"])
     assert found.report.degraded == []
@@ -859,8 +870,8 @@ async def test_degraded_results_are_not_cached(every: Library) -> None:
 
 @pytest.mark.req("H-08")
 async def test_each_stage_can_run_alone(every: Library) -> None:
-    hits = await every.service.find_skills("anything", limit=50, threshold=0.375)
-    assert [(h.skill.id, h.score) for h in hits] == [("mail", 0.75), ("files", 0.625), ("web", 0.375)]
+    hits = await every.service.find_skills("anything", limit=50, threshold=NEAREST["web"])
+    assert [(h.skill.id, h.score) for h in hits] == [*NEAREST.items()]
     within = await every.service.find_tools(HierarchicalQuery("anything"), ["web", "no_such_skill"])
     assert [t.id for t in within] == [FETCH.id]
     assert (await every.service.find_tools(HierarchicalQuery("anything", limit=1)))[0].id == LOOSE.id
