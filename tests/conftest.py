@@ -146,9 +146,12 @@ def _memory_databases() -> Iterator[None]:
     close_memory_databases()
 
 
-@pytest.fixture(autouse=True)
-def _generous_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
-    extend_deadlines(monkeypatch)
+@pytest.fixture(scope="session", autouse=True)
+def _generous_deadlines() -> Iterator[None]:
+    """For fixtures of modules, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        extend_deadlines(patch)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -22,8 +22,8 @@ from toolscript.retrieval.retriever import WHOLE
 REACH = 0.56
 # How much less a skill without tools scores than one whose tools are as near as its description.
 UNPROVEN = 0.55
-# From an estimate to the probability that the nearest skill holds a tool for the request. Fitted with 1 533 requests over
-# 17 catalogues (docs/decisions/0011).
+# From an estimate to the probability that the nearest skill holds a tool for the request. Fitted with 1 533 requests
+# over 17 catalogues (docs/decisions/0011).
 STEEPNESS, MIDDLE = 6.1, 0.65
 
 Scores = NDArray[np.float32]
@@ -95,7 +95,7 @@ class SkillMap:
         return np.asarray(near + self._beyond, dtype=np.float32)
 
     def rank_skills(self, scores: Scores) -> list[tuple[SkillFacts, float]]:
-        """All skills, best first (equal ones by id), each with the probability that the best of its scores stands for."""
+        """All skills, best first (equal ones by id), each with the probability that its best score stands for."""
         if not self.skills:
             return []
         nearest = np.maximum.reduceat(scores[: self._active], self._starts).astype(np.float64)

@@ -312,9 +312,9 @@ async def test_a_write_of_this_process_wins_over_a_refresh_that_began_before_it(
     await kit.store.has_begun.wait()
     await kit.store.save_items([(replace(READ, description="Juggles quinces"), frozenset())])
     snapshots.advance(Change.ITEMS)
+    version = snapshots.current().version
     kit.store.may_answer.set()
     assert (await snapshots.current().facts()).items[READ.id].description == "Juggles quinces"
-    version = snapshots.current().version
     await wait_until(lambda: asyncio.sleep(0, snapshots.current().version > version))
     assert (await snapshots.current().facts()).items[READ.id].description == "Juggles quinces"
     await snapshots.close()

@@ -173,7 +173,7 @@ def _join(files: Sequence[Path]) -> str:
 
 
 async def prepare_catalogue(
-    app: App, choice: CatalogueChoice, *, refresh: bool, within: float, name_failed: bool
+    app: App, choice: CatalogueChoice, *, refresh: bool, within: float | None, name_failed: bool
 ) -> int:
     """Prepares the catalogue for a command: with `refresh` or when it is empty, the servers are connected and listed;
     otherwise it stays as it is, and what the configuration has changed since is printed. Returns how many tools of the
@@ -271,7 +271,7 @@ def compute_digests(specs: Sequence[ServerSpec]) -> dict[str, str]:
     return {spec.name: spec.digest for spec in specs}
 
 
-async def index_servers(app: App, choice: CatalogueChoice, *, within: float, name_failed: bool) -> None:
+async def index_servers(app: App, choice: CatalogueChoice, *, within: float | None, name_failed: bool) -> None:
     """Connects to all servers, makes the catalogue theirs, and records which were listed."""
     specs = choice.configuration.servers
     stopped = choice.record.stopped
@@ -295,11 +295,11 @@ async def connect_servers(
     *,
     stopped: Mapping[str, str],
     among: Sequence[ServerSpec] | None = None,
-    within: float = CONNECT_SECONDS,
+    within: float | None = None,
     name_failed: bool = True,
 ) -> None:
-    """Connects to the servers for at most that many seconds, except those that somebody stopped, and names those that
-    failed on standard error, unless the command shows them itself."""
+    """Connects to the servers for at most that many seconds (default: `CONNECT_SECONDS`), except those that somebody
+    stopped, and names those that failed on standard error, unless the command shows them itself."""
     from rich.console import Console
 
     title = f"Connecting to {format_count(len(specs), 'server')}"
@@ -310,7 +310,7 @@ async def connect_servers(
 
         gateway.watch(show)
         await gateway.apply(specs, among=among, stopped=stopped)
-        await gateway.settle(within)
+        await gateway.settle(CONNECT_SECONDS if within is None else within)
     for status in gateway.statuses if name_failed else ():
         if status.state not in LISTED_STATES:
             print_note(f"server {status.name}: {status.reason or 'no answer yet'}")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolscript.domain.errors import RateLimited, Unavailable
 from toolscript.settings import Settings, load_settings
-from toolscript.surfaces.cli.client.catalogue import CONNECT_SECONDS, choose_catalogue, prepare_catalogue
+from toolscript.surfaces.cli.client.catalogue import choose_catalogue, prepare_catalogue
 from toolscript.surfaces.cli.client.gateway import is_gateway_running, send_to_gateway
 from toolscript.surfaces.cli.client.notices import LastingEvents, report_unused_variables, report_void_settings
 from toolscript.surfaces.cli.terminal.options import get_overrides
@@ -83,7 +83,7 @@ def run_in_session(
     use_gateway: bool = True,
     with_catalogue: bool = True,
     refresh: bool = False,
-    connect_seconds: float = CONNECT_SECONDS,
+    connect_seconds: float | None = None,
     name_failed: bool = True,
 ) -> Result:
     """What `use` makes of a session with the running gateway, or with the application opened here.
