@@ -196,9 +196,7 @@ def mcp() -> str:
     lines = [
         "# MCP",
         "",
-        "One server: `/mcp` of a running gateway (streamable HTTP), or `toolscript mcp` (stdio). Clients that know",
-        "only the host find it through `/.well-known/ai-catalog.json` and its server card, `/mcp/server-card`",
-        "([SEP-2127](https://modelcontextprotocol.io/seps/2127-mcp-server-cards)). Agents read:",
+        "One server: `/mcp` of a running gateway (streamable HTTP), or `toolscript mcp` (stdio). Agents read:",
         "",
         f"> {build_instructions([tool.name for tool in TOOLS])}",
     ]

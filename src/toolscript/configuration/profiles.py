@@ -13,8 +13,6 @@ from toolscript.domain.spelling import find_nearest, suggest
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}"
 _NAME_RULE = "invalid profile name: use 1 to 64 letters, digits, - and _, with a letter or digit first"
-# A path of HTTP: the profile would be hidden by it.
-_RESERVED = "server-card"
 _KEYS = ("allow", "deny", "readOnly", "approval", "limits", "pinned", "keys", "claims")
 APPROVAL_RULE = '"never", "destructive" or "writes"'
 _RULE_KEYS = ("servers", "tools", "skills")
@@ -39,7 +37,7 @@ class ProfileReader:
         """The profiles of the object, by name."""
         profiles = {}
         for name, each in self._read_object(node, "an object of profiles by name").items():
-            if not re.fullmatch(_NAME, name) or name == _RESERVED:
+            if not re.fullmatch(_NAME, name):
                 self._report(each, _NAME_RULE)
             profiles[name] = self._read_profile(name, each)
         return profiles

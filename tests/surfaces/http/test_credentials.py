@@ -194,8 +194,7 @@ async def test_the_document_routes_are_as_specified(document_routes: Routes) -> 
 def test_the_routes_without_credentials_are_the_probes_discovery_redirects_and_public_knowledge() -> None:
     probes = {("GET", "/health"), ("GET", "/ready"), ("GET", "/search/health")}
     metadata = "/.well-known/oauth-protected-resource"
-    discovery = {("GET", path) for path in (f"{metadata}/{{path}}", metadata, "/.well-known/ai-catalog.json")}
-    discovery.add(("GET", "/mcp/server-card"))
+    discovery = {("GET", path) for path in (f"{metadata}/{{path}}", metadata)}
     discovery.add(("GET", "/callback"))  # an authorization server sends a browser there, which has no key
     discovery.add(("POST", "/api/v1/sign-in"))  # the code of `toolscript open` is the credential
     assert {*routes_with(None)} == probes | discovery

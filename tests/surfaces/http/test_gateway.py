@@ -631,10 +631,8 @@ async def test_every_route_is_described(http: httpx.AsyncClient) -> None:
     response = (await http.get("/openapi.json")).json()
     routes = {(path, method) for path, methods in response["paths"].items() for method in methods}
     assert {r for r in routes if not r[0].startswith("/api/")} == {
-        ("/.well-known/ai-catalog.json", "get"),
         ("/.well-known/oauth-protected-resource", "get"),
         ("/.well-known/oauth-protected-resource/{path}", "get"),
-        ("/mcp/server-card", "get"),
         ("/health", "get"),
         ("/ready", "get"),
         ("/servers", "get"),

@@ -140,6 +140,14 @@ async def test_a_gateway_that_wants_a_login_of_another_gateway_describes_it() ->
     assert (await answer(guard(), headers, "/.well-known/oauth-protected-resource/mcp"))[0] == 200
 
 
+@pytest.mark.req("X-04", "G-12")
+async def test_pages_of_any_origin_may_read_where_to_log_in_except_on_loopback() -> None:
+    headers, path = {"Host": "127.0.0.1", "Origin": "https://page.example"}, "/.well-known/oauth-protected-resource"
+    assert (await answer(guard("0.0.0.0", key=KEY), headers, path))[0] == 200
+    assert (await answer(guard("0.0.0.0", key=KEY), headers, "/health"))[0] == 403
+    assert (await answer(guard(), headers, path))[0] == 403
+
+
 @pytest.mark.req("X-04")
 async def test_more_names_can_be_allowed_in_any_case() -> None:
     for bound_to in ("127.0.0.1", "0.0.0.0"):

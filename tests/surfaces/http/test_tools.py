@@ -176,7 +176,9 @@ async def test_an_unknown_field_is_named_before_those_that_are_missing(http: htt
 
 
 @pytest.mark.req("D-11", "G-11")
-@pytest.mark.parametrize("path", ["/callback?code=a&state=b&session_state=c", "/.well-known/ai-catalog.json?from=x"])
+@pytest.mark.parametrize(
+    "path", ["/callback?code=a&state=b&session_state=c", "/.well-known/oauth-protected-resource?from=x"]
+)
 async def test_parameters_that_other_standards_define_are_accepted(http: httpx.AsyncClient, path: str) -> None:
     assert (await http.get(path)).status_code in {200, 404}
 

@@ -62,7 +62,6 @@ def test_the_profile_of_the_folder_replaces_that_of_the_home_folder(tmp_path: Pa
         ([], "profiles: must be an object of profiles by name"),
         ({"a": []}, "profiles.a: must be an object"),
         ({"a b": {}}, "invalid profile name"),
-        ({"server-card": {}}, "invalid profile name"),
         ({"a": {"denny": {}}}, 'profiles.a.denny: unknown key, did you mean "deny"?'),
         ({"a": {"colour": {}}}, "profiles.a.colour: unknown key, allowed are allow, deny, readOnly"),
         ({"a": {"deny": {"tool": []}}}, 'profiles.a.deny.tool: unknown key, did you mean "tools"?'),

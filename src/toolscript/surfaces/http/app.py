@@ -8,7 +8,6 @@ from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi.routing import APIRoute
-from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
 from starlette.types import ASGIApp
@@ -22,7 +21,7 @@ from toolscript.surfaces.http.mcp_endpoint import McpEndpoint
 from toolscript.surfaces.http.openapi import complete_document, errors
 from toolscript.surfaces.http.parameters import check_parameters
 from toolscript.surfaces.http.request_shares import RequestShares
-from toolscript.surfaces.http.request_tracking import CARD_NAME, MCP_PATH, RequestTracking
+from toolscript.surfaces.http.request_tracking import MCP_PATH, RequestTracking
 from toolscript.surfaces.http.routers import (
     calls,
     code,
@@ -93,15 +92,6 @@ for _router in ROUTERS:
     _API.include_router(_router)
 
 
-class ProfileConvertor(StringConvertor):
-    """The name of a profile in a path: not the server card, whose route refuses other methods than GET itself."""
-
-    regex = f"(?!{CARD_NAME}$)[^/]+"
-
-
-register_url_convertor("profile", ProfileConvertor())
-
-
 class GatewayApi(FastAPI):
     """FastAPI with `RequestTracking` around everything: other middleware is inside of the handler of unexpected errors,
     whose responses would have no request id."""
@@ -154,7 +144,7 @@ def create_http_app(served: ServedApp) -> FastAPI:
     add_error_handlers(http)
     http.router.routes.extend(_API.routes)
     # GET would open a stream for messages of the server, which sends none, and DELETE end a session: there are none.
-    for path in (MCP_PATH, f"{MCP_PATH}/{{profile:profile}}"):
+    for path in (MCP_PATH, f"{MCP_PATH}/{{profile}}"):
         http.router.routes.append(Route(path, endpoint, methods=["POST"], include_in_schema=False))
     http.router.routes.extend(
         Route(path, ConsoleFiles(INDEX), methods=["GET"], include_in_schema=False) for path in CONSOLE_PATHS

@@ -32,7 +32,6 @@ NO_SNIFF = (b"x-content-type-options", b"nosniff")
 OUR_HEADERS = frozenset({HEADER, NO_SNIFF[0]})
 NO_ROUTE = "none"
 MCP_PATH = "/mcp"
-CARD_NAME = "server-card"
 NO_STATUS = 499
 UNKNOWN_CLIENT = "unknown"
 STOPPING = Unavailable("the gateway is stopping and did not finish this request: send it again when it runs")
@@ -49,7 +48,7 @@ def is_mcp_path(path: str) -> bool:
 def get_mcp_profile(path: str) -> str | None:
     """The profile that a path names."""
     name = path.removeprefix(f"{MCP_PATH}/")
-    return None if name in {path, CARD_NAME, ""} or "/" in name else name
+    return None if name in {path, ""} or "/" in name else name
 
 
 class RequestTracking:

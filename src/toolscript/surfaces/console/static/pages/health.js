@@ -37,9 +37,9 @@ export default function HealthPage() {
   const ready = useApi("/ready", { every: EVERY_MS });
   const health = useApi("/health", { every: EVERY_MS });
   const stats = useApi("/search/stats", { every: EVERY_MS });
-  const card = useApi("/mcp/server-card");
+  const index = useApi("/");
   const metrics = useMetrics();
-  return html`<div class="page-head"><h1>Health</h1><p>${card.data && `Version ${card.data.version}`}</p></div>
+  return html`<div class="page-head"><h1>Health</h1><p>${index.data && `Version ${index.data.version}`}</p></div>
     <${State} ready=${ready} health=${health} stats=${stats} />
     <div class="figures">
       <${Figure} title="Tools" value=${formatCount(stats.data?.indexedTools)} note=${stats.data && `${stats.data.model ?? "no model"}${stats.data.dimensions ? `, ${stats.data.dimensions} dimensions` : ""}`} />
