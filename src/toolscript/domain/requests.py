@@ -28,8 +28,6 @@ share_holder: ContextVar[ShareHolder] = ContextVar("share_holder", default=OWNER
 """The caller whose share the request uses. Outside of HTTP: the owner."""
 calling_program: ContextVar[str] = ContextVar("calling_program", default="")
 """The program that makes the current call: `run_code`, or a version of a workflow; empty for calls of others."""
-is_preview: ContextVar[bool] = ContextVar("is_preview", default=False)
-"""Whether the search is one of those that a page makes while somebody types."""
 
 COMMAND_LINE = "toolscript-command-line"
 """The user agent of commands that send requests to a gateway."""

@@ -174,6 +174,7 @@ async def test_a_gateway_that_goes_away_and_comes_back_is_noticed(folder: Path, 
         page = await open_page(f"{gateway.url}/{SEARCH}", expects=(REFUSED,))
         await page.locator(".hit", has_text="echo").first.wait_for()
     await page.get_by_label("What should be found").fill("echo it")
+    await page.keyboard.press("Enter")
     await page.get_by_text("The gateway does not answer. Trying").wait_for()
     with run_gateway(folder, "--data-dir", str(data), "--port", port):
         await page.locator(".hit", has_text="echo").first.wait_for()

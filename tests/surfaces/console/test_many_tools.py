@@ -66,6 +66,8 @@ TYPE_WORDS = """async (words) => {
         const started = performance.now();
         box.value = word;
         box.dispatchEvent(new InputEvent("input", { bubbles: true }));
+        await new Promise(requestAnimationFrame);
+        box.form.requestSubmit();
         for (;;) {
             await new Promise(requestAnimationFrame);
             const sent = performance.getEntriesByType("resource").find((entry) => entry.name.includes("/search?q="));

@@ -1,4 +1,4 @@
-"""The search page in a real browser: results as one types, their reasons, and what hostile definitions can do."""
+"""The search page in a real browser: results, their reasons, and what hostile definitions can do."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ MAX_FIRST_BYTES = 100_000
 
 
 @pytest.mark.req("W-01", "W-02")
-async def test_results_come_as_one_types_with_their_reasons(
+async def test_enter_searches_once_and_each_hit_has_its_reason(
     console_gateway: RunningGateway, open_page: OpenPage
 ) -> None:
     page = await open_page(console_gateway.url)
+    urls: list[str] = []
+    page.on("request", lambda request: urls.append(request.url))
     await page.locator("#search-box:focus").press_sequentially("read a text file")
+    await page.keyboard.press("Enter")
     first = page.locator("section[aria-label=Tools] .hit", has_text="read_text_file").first
     await first.wait_for()
     await first.locator(".hit-reason", has_text=re.compile("match|similarity")).wait_for()
@@ -30,6 +33,7 @@ async def test_results_come_as_one_types_with_their_reasons(
     assert total == pytest.approx(sum(parts), abs=0.03)
     assert "tokens instead of" in await page.locator("section[aria-label=Tools] .count").inner_text()
     await page.locator("section[aria-label=Skills] .hit").first.wait_for()
+    assert {url.split("&")[0].split("=")[-1] for url in urls if "/search?q" in url} == {"read+a+text+file"}
     assert "q=read+a+text+file" in page.url
     await page.reload()
     await first.wait_for()
@@ -105,6 +109,7 @@ async def test_hostile_definitions_are_shown_as_text(console_gateway: RunningGat
     assert '<img src=x onerror="alert(2)">' in text
     assert await page.locator(".hit b, .hit script, .hit img").count() == 0
     await page.get_by_label("What should be found").fill("an enormous story")
+    await page.keyboard.press("Enter")
     story = page.locator(".hit", has_text="enormous").first
     await story.wait_for()
     assert len(await story.inner_text()) < 1000
@@ -154,5 +159,6 @@ async def test_the_first_paint_is_small_and_fits_a_small_screen(
     page_size = await page.evaluate("performance.getEntriesByType('navigation')[0].transferSize")
     assert 0 < sum(sizes) + page_size < MAX_FIRST_BYTES
     await page.get_by_label("What should be found").fill("read a file")
+    await page.keyboard.press("Enter")
     await page.locator(".hit").first.wait_for()
     assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")

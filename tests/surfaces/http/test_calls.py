@@ -13,10 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.fixtures.coroutines import put_clock_forward
 from tests.servers import make_scripted_server
 from toolscript.adapters.observability import audit_sink
-from toolscript.adapters.observability.typed_searches import QUIET_SECONDS
 from toolscript.app.app import App, open_app
 from toolscript.configuration.snippets import ConfigurationPlace
 from toolscript.domain.access import Scope
@@ -92,28 +90,6 @@ async def audited(
 
 
 @pytest.mark.req("W-01")
-async def test_of_the_searches_while_somebody_types_the_whole_request_is_an_event(audited: Audited) -> None:
-    put_clock_forward(0.0)  # for what keeps the loop's clock from now on
-    for query in ("e", "ech", "echo a", "echo a text"):
-        await audited.client.get("/search", params={"q": query, "preview": "true"})
-        await audited.client.post("/api/v1/search", params={"preview": "true"}, json={"query": query})
-        await audited.client.get("/api/v1/search/skills", params={"query": query, "preview": "true"})
-    await audited.client.get("/search", params={"q": "echo"})
-    put_clock_forward(QUIET_SECONDS)  # nobody types any more
-    events = await audited.list_events(4, kind="searches")
-    assert sorted((event["tool"], event["query"]) for event in events) == [
-        ("hierarchical.search", "echo a text"),
-        ("skills.search", "echo a text"),
-        ("tools.search", "echo"),
-        ("tools.search", "echo a text"),
-    ]
-    metrics = (await audited.client.get("/metrics")).text
-    assert 'toolscript_searches_total{outcome="ok",type="tools"} 5.0' in metrics
-    assert 'toolscript_cache_lookups_total{cache="hierarchical_results",outcome="miss"}' in metrics
-    assert 'toolscript_index_points{collection="mcp_unified_search"}' in metrics
-
-
-@pytest.mark.req("W-01")
 async def test_each_query_of_an_evaluation_is_an_event(audited: Audited) -> None:
     queries = [{"query": query, "relevant": ["scripted__echo"]} for query in ("echo", "steal the keys")]
     assert (await audited.client.post("/api/v1/evaluate", json={"queries": queries})).status_code == 200
@@ -122,13 +98,6 @@ async def test_each_query_of_an_evaluation_is_an_event(audited: Audited) -> None
         ("tools.search", "echo", "http"),
         ("tools.search", "steal the keys", "http"),
     ]
-
-
-async def test_calls_cannot_be_left_out_of_the_audit_by_saying_that_they_were_typed(audited: Audited) -> None:
-    place, body = "/tools/scripted__echo", {"text": "hello"}
-    assert (await audited.client.post(place, params={"preview": "true"}, json=body)).status_code == 422
-    await audited.client.post(place, json=body)
-    await audited.list_events(1)
 
 
 @both_ways

@@ -479,8 +479,8 @@ async def test_openapi_describes_hierarchical_search(http: httpx.AsyncClient) ->
     assert all(response.get("description") for response in fields["properties"].values())
     assert (fields["properties"]["limit"]["minimum"], fields["properties"]["limit"]["maximum"]) == (1, 50)
     wanted = {
-        "skills": {"query", "limit", "threshold", "preview"},
-        "tools": {"query", "skill_ids", "item_type", "limit", "threshold", "preview"},
+        "skills": {"query", "limit", "threshold"},
+        "tools": {"query", "skill_ids", "item_type", "limit", "threshold"},
     }
     for name, parameters in wanted.items():
         response = paths[f"{SEARCH}/{name}"]["get"]["parameters"]

@@ -16,7 +16,6 @@ from itertools import count
 from typing import Any
 
 from toolscript.adapters.observability.event_sinks import QUEUE_SIZE, QueuedSink
-from toolscript.adapters.observability.typed_searches import TypedSearches
 from toolscript.domain.audit import (
     CALL_EVENTS,
     OK,
@@ -57,7 +56,6 @@ class AuditSink(QueuedSink):
         super().__init__(self._write, queue_size=queue_size, interval=INTERVAL_SECONDS)
         self._store = store
         self._retry_seconds = retry_seconds
-        self._typed = TypedSearches(super().record)
         self._numbers = count(random.getrandbits(UNIQUE_BITS))
 
     @property
@@ -67,15 +65,8 @@ class AuditSink(QueuedSink):
 
     def record(self, event: Mapping[str, Any]) -> None:
         """Queues the event. Never raises."""
-        kind = event.get("type")
-        if kind in SEARCH_EVENTS and event.get("preview"):
-            self._typed.add(event)
-        elif kind in _KINDS:
+        if event.get("type") in _KINDS:
             super().record(event)
-
-    async def close(self) -> None:
-        self._typed.flush()
-        await super().close()
 
     def _write(self, batch: Sequence[bytes], closing: threading.Event) -> None:
         events = [self._build_event(json.loads(each)) for each in batch]

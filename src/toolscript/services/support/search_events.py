@@ -18,7 +18,6 @@ from toolscript.domain.redaction import redact_arguments, redact_text
 from toolscript.domain.requests import (
     calling_program,
     current_request_id,
-    is_preview,
     name_caller,
     profile_name,
     surface_name,
@@ -80,7 +79,6 @@ def build_event(kind: str, report: SearchReport, about: Event, code: str | None)
         "timings_ms": timings,
         "degraded": list(report.degraded),
         "error": code,
-        **({"preview": True} if is_preview.get() else {}),
     }
 
 

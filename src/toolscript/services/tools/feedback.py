@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from toolscript.domain.access import Caller
 from toolscript.domain.errors import Invalid, NotFound, Unavailable
 from toolscript.domain.feedback import MAX_REQUEST_CHARACTERS, Step, Verdict, normalize_request
-from toolscript.domain.requests import is_preview
 from toolscript.ports.stores import FeedbackStore, ItemStore
 from toolscript.retrieval.text.words import replace_unencodable, words
 from toolscript.services.catalogue.learning import Learning
@@ -91,8 +90,8 @@ class Feedback:
         self._writes: set[asyncio.Task[None]] = set()
 
     def note_search(self, caller: Caller, query: str, hits: Iterable[str]) -> None:
-        """Remembers a search for a while, in memory, unless it was made while somebody typed."""
-        if self._is_on and not is_preview.get() and len(query) <= MAX_REQUEST_CHARACTERS:
+        """Remembers a search for a while, in memory."""
+        if self._is_on and len(query) <= MAX_REQUEST_CHARACTERS:
             self._recent.add(caller, query, hits)
 
     def note_call(self, caller: Caller, item_id: str, query: str | None = None) -> None:

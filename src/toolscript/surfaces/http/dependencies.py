@@ -17,7 +17,7 @@ from toolscript.domain import access
 from toolscript.domain.access import Plan, Principal, Scope
 from toolscript.domain.errors import Forbidden, InvalidArguments, Unavailable
 from toolscript.domain.files.jobs import Job, JobTarget
-from toolscript.domain.requests import caller_name, is_preview
+from toolscript.domain.requests import caller_name
 from toolscript.services.ingest.jobs import find_target
 from toolscript.settings import Settings
 from toolscript.surfaces.callers import (
@@ -185,20 +185,6 @@ async def admit_knowledge_client(request: Request, served: Served) -> None:
     await admit_client(app, request.headers, request.client.host if request.client else None)
 
 
-async def note_preview(
-    preview: Annotated[
-        bool,
-        Query(
-            description="The search is made while somebody types. Of a series of such searches whose requests begin "
-            "alike, the audit has the longest; `/metrics` counts them all."
-        ),
-    ] = False,
-) -> None:
-    """Notes for events that the search is one of a series."""
-    is_preview.set(preview)
-
-
-PREVIEW = Depends(note_preview)
 # Who may call a route: callers whose key has a scope; a tenant's token is as good as the scope `documents`, and
 # TOOLSCRIPT_KNOWLEDGE_PUBLIC opens knowledge to callers without a key.
 SEARCH, CALL, METRICS, ADMIN = (

@@ -19,7 +19,6 @@ from toolscript.domain.requests import (
     COMMAND_LINE,
     caller_name,
     client_address,
-    is_preview,
     request_id,
     surface_name,
 )
@@ -76,7 +75,7 @@ class RequestTracking:
         telemetry = self._served.current and self._served.current.observability.telemetry
         token, caller = request_id.set(request), caller_name.set(None)
         address = client_address.set((scope.get("client") or (UNKNOWN_CLIENT,))[0])
-        surface, preview = surface_name.set(_find_surface(scope)), is_preview.set(False)
+        surface = surface_name.set(_find_surface(scope))
         started = time.perf_counter()
 
         async def answer() -> None:
@@ -102,7 +101,6 @@ class RequestTracking:
             caller_name.reset(caller)
             client_address.reset(address)
             surface_name.reset(surface)
-            is_preview.reset(preview)
 
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
         method, route = scope["method"], _route_template(scope)

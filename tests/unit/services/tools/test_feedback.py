@@ -9,7 +9,6 @@ from toolscript.app.app import App
 from toolscript.domain.access import Caller
 from toolscript.domain.errors import Invalid, NotFound, Unavailable
 from toolscript.domain.feedback import MAX_REQUEST_CHARACTERS, Verdict
-from toolscript.domain.requests import is_preview
 from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.tools.feedback import MAX_PER_CALLER, MAX_PER_ITEM, Feedback
 
@@ -119,15 +118,6 @@ async def test_a_call_does_not_turn_a_mark_as_wrong_into_one_as_right(app: App, 
     await feedback.close()
     found = await feedback.get(TOOL)
     assert (found.requests, found.wrong_requests) == ([], ["store my changes"])
-
-
-async def test_nothing_is_learnt_from_searches_while_somebody_types(app: App, feedback: Feedback) -> None:
-    token = is_preview.set(True)
-    feedback.note_search(ADA, "store my changes", [TOOL])
-    is_preview.reset(token)
-    feedback.note_call(ADA, TOOL)
-    await feedback.close()
-    assert await read_successes(app) == []
 
 
 async def test_one_caller_alone_makes_up_no_more_than_half_of_a_tools_successes(app: App, feedback: Feedback) -> None:

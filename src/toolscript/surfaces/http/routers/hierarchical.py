@@ -11,7 +11,7 @@ from toolscript.domain.catalog import ItemType
 from toolscript.domain.search import MAX_CLOSEST
 from toolscript.services.tools.hierarchical_search import HierarchicalQuery
 from toolscript.surfaces.http.bodies import read_json
-from toolscript.surfaces.http.dependencies import PREVIEW, SEARCH, CurrentApp, get_caller
+from toolscript.surfaces.http.dependencies import SEARCH, CurrentApp, get_caller
 from toolscript.surfaces.http.openapi import errors, request_body
 from toolscript.surfaces.http.responses import JsonResponse
 from toolscript.surfaces.http.schemas import hierarchical as schemas
@@ -32,7 +32,6 @@ Threshold = Annotated[float, Query(ge=0, le=1, description="Minimum score.")]
     summary="Find tools through skills: skill, tool, schema",
     response_model=schemas.HierarchicalSearchResponse,
     openapi_extra=request_body(schemas.HierarchicalSearchRequest),
-    dependencies=[PREVIEW],
 )
 async def search(request: Request, app: CurrentApp) -> JsonResponse:
     body = await read_json(request, schemas.HierarchicalSearchRequest, lambda body: body)
@@ -63,7 +62,6 @@ async def draw_map(app: CurrentApp) -> JsonResponse:
     "/search/skills",
     summary="Find skills only",
     response_model=list[schemas.SkillHitResponse],
-    dependencies=[PREVIEW],
 )
 async def search_skills(
     app: CurrentApp,
@@ -79,7 +77,6 @@ async def search_skills(
     "/search/tools",
     summary="Find tools, everywhere or in the given skills",
     response_model=list[schemas.FoundToolResponse],
-    dependencies=[PREVIEW],
 )
 async def search_tools(
     request: Request,

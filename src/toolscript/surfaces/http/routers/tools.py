@@ -17,7 +17,7 @@ from toolscript.domain.servers import TRACE_FIELDS, CallRelay, CallResult
 from toolscript.services.results.large_results import MAX_TOKENS, MIN_TOKENS
 from toolscript.surfaces.callers import find_user
 from toolscript.surfaces.http.bodies import read_body, run_while_connected
-from toolscript.surfaces.http.dependencies import CALL, PREVIEW, SEARCH, CurrentApp, get_caller
+from toolscript.surfaces.http.dependencies import CALL, SEARCH, CurrentApp, get_caller
 from toolscript.surfaces.http.openapi import errors
 from toolscript.surfaces.http.responses import JsonResponse
 from toolscript.surfaces.http.schemas import tools as schemas
@@ -61,7 +61,6 @@ async def get_search_stats(app: CurrentApp) -> JsonResponse:
     summary="Find the tools for a task",
     response_model=schemas.ToolSearchResponse,
     responses=errors(400),
-    dependencies=[PREVIEW],
 )
 async def search_tools(
     request: Request,

@@ -1,4 +1,4 @@
-// Requests that follow what one types: sent at once, then at most every few milliseconds; the one before is cancelled,
+// Requests that follow what one chooses or types: sent at once, then at most every few milliseconds; the one before is cancelled,
 // and answers are kept for a while, so that going back shows them without asking.
 import { ask, epoch } from "./api.js";
 import { useLayoutEffect, useRef, useState } from "./dom.js";

@@ -31,7 +31,9 @@ function moveFocus(event) {
 }
 
 export default function SearchPage({ at }) {
-  const [text, setText] = useState(at.query.get("q") ?? "");
+  const [draft, setDraft] = useState(at.query.get("q") ?? "");
+  // What was searched: each search is an event of the audit, so one is made with Enter, not with every letter.
+  const [text, setText] = useState(draft);
   const [view, setView] = useState(at.query.get("view") ?? "all");
   const [choices, setChoices] = useState(readChoices(at.query));
   const stats = useApi("/search/stats");
@@ -39,11 +41,15 @@ export default function SearchPage({ at }) {
   const shown = useRef(at);
   const defaults = stats.data ?? FALLBACK;
   const query = text.trim();
+  const search = (words) => {
+    setDraft(words);
+    setText(words);
+  };
   useTitle(query ? `${query.slice(0, 60)}` : "Search");
   useEffect(() => box.current?.focus(), []);
   useEffect(() => {
     if (shown.current !== at) {
-      setText(at.query.get("q") ?? "");
+      search(at.query.get("q") ?? "");
       setView(at.query.get("view") ?? "all");
       setChoices(readChoices(at.query));
     }
@@ -59,11 +65,11 @@ export default function SearchPage({ at }) {
   };
   return html`<div class="search" onKeyDown=${moveFocus}>
     <h1 class="unseen">Search</h1>
-    <form class="search-form" role="search" onSubmit=${(event) => event.preventDefault()}>
+    <form class="search-form" role="search" onSubmit=${(event) => { event.preventDefault(); search(draft); }}>
       <${Icon} name="search" />
       <input id="search-box" ref=${box} type="search" aria-label="What should be found" autocomplete="off" spellcheck="false" maxlength="8000"
-        placeholder="What do you need done?" value=${text} onInput=${(event) => setText(event.target.value)}
-        onKeyDown=${(event) => event.key === "Escape" && setText("")} />
+        placeholder="What do you need done?" value=${draft}
+        onInput=${(event) => (event.target.value ? setDraft(event.target.value) : search(""))} onKeyDown=${(event) => event.key === "Escape" && search("")} />
       <kbd aria-hidden="true">/</kbd>
     </form>
     <div class="search-bar">
@@ -74,7 +80,7 @@ export default function SearchPage({ at }) {
     </div>
     <${Controls} used=${used} defaults=${defaults} choices=${choices} onChange=${setChoices} />
     ${query === "" ? html`<${Empty} title="Ask as an agent would">Try ${EXAMPLES.map((example, i) => html`${i ? ", " : ""}
-        <button type="button" class="linklike" key=${example} onClick=${() => { setText(example); box.current.focus(); }}>${example}</button>`)}.</${Empty}>`
+        <button type="button" class="linklike" key=${example} onClick=${() => { search(example); box.current.focus(); }}>${example}</button>`)}.</${Empty}>`
       : view === "compare" ? html`<${Strategies} query=${query} used=${used} />`
       : html`<${ToolHits} query=${query} used=${used} defaults=${defaults} /><${OtherHits} query=${query} />`}
   </div>`;

@@ -14,7 +14,7 @@ const MAX_QUERY = 1000;
 export function OtherHits({ query }) {
   const areAllowed = useDocumentsAllowed();
   const words = query.slice(0, MAX_QUERY);
-  const skills = useLiveRequest({ method: "GET", path: `/api/v1/search/skills?${new URLSearchParams({ query, limit: LIMIT, preview: "true" })}` });
+  const skills = useLiveRequest({ method: "GET", path: `/api/v1/search/skills?${new URLSearchParams({ query, limit: LIMIT })}` });
   const knowledge = useLiveRequest({ method: "POST", path: "/search_knowledge", body: { query: words, limit: LIMIT } });
   const documents = useLiveRequest(areAllowed ? { method: "POST", path: "/search", body: { query: words, top_k: LIMIT, highlight: true } } : null);
   return html`<div class="others">

@@ -26,7 +26,7 @@ export function Strategies({ query, used }) {
 
 function Strategy({ name, help, query, used }) {
   const body = { query, strategy: name, limit: Math.min(50, used.limit), tool_threshold: used.threshold, closest: 3, count_tokens: true };
-  const found = useLiveRequest({ method: "POST", path: "/api/v1/search?preview=true", body });
+  const found = useLiveRequest({ method: "POST", path: "/api/v1/search", body });
   return html`<article class="card padded strategy" aria-label=${name} aria-busy=${String(found.loading)}>
     <header><h2>${name}</h2><p class="muted">${help}</p></header>
     ${found.error ? html`<${Problem} error=${found.error} />` : !found.data ? html`<${Loading} rows=${5} />` : html`<${Answer} answer=${found.data} />`}

@@ -14,7 +14,7 @@ const MAX_CLOSEST = 3;
 const NUMBERS = ["threshold", "alpha", "limit"];
 
 function buildRequest(query, { threshold, alpha, limit }) {
-  const given = new URLSearchParams({ q: query, threshold, alpha, limit: Math.min(100, limit), closest: MAX_CLOSEST, explain: "true", preview: "true" });
+  const given = new URLSearchParams({ q: query, threshold, alpha, limit: Math.min(100, limit), closest: MAX_CLOSEST, explain: "true" });
   return { method: "GET", path: `/search?${given}` };
 }
 
