@@ -265,10 +265,7 @@ def test_every_route_is_described_with_its_errors() -> None:
         ("post", "/tools/{tool_id}", 429),
         ("put", "/api/v1/workflows/{name}", 409),
         ("put", "/api/v1/workflows/{name}", 429),
-        ("post", "/api/v1/workflows/{name}/restore", 409),
-        ("post", "/api/v1/workflows/{name}/restore", 429),
         ("delete", "/api/v1/workflows/{name}", 409),
-        ("post", "/api/v1/workflows/{name}/test", 429),
     ],
 )
 def test_refusals_that_no_generated_request_causes_are_described(method: str, path: str, status: int) -> None:

@@ -39,9 +39,8 @@ class AuditEvent:
     id: int
     kind: AuditKind
     tool: str
-    """`server__tool`, as the caller named it if there is no such tool; `run_code`, or `workflows__NAME@VERSION`, of a
-    program that was run; the type of a search; the method and path of a refused request; what was
-    done to a server."""
+    """`server__tool`, as the caller named it if there is no such tool; `run_code` of a program that was run;
+    the type of a search; the method and path of a refused request; what was done to a server."""
     server: str
     caller: str
     """The name of the key, `oauth:SUBJECT`, `owner`, or the client's address."""
@@ -59,7 +58,7 @@ class AuditEvent:
     """The digest of a call's arguments, or them without their secrets; the words of a search; why a request was
     refused; the command of an added server without its secrets, or whose login it is."""
     called_by: str = ""
-    """The program that called or searched: `run_code`, or a version of a workflow; empty if there is none."""
+    """The program that called or searched: `run_code`, or a workflow; empty if there is none."""
 
     @property
     def at(self) -> float:

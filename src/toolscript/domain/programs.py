@@ -161,25 +161,14 @@ class RunReport:
 SERVER_NAME = "workflows"
 """The server that workflows are tools of."""
 WORKFLOW_SERVER = ServerSpec(SERVER_NAME, Transport.INTERNAL)
-MAX_VERSION = 2**31 - 1
-MAX_VERSIONS = 100
-"""The newest versions of a workflow that are kept."""
 RESULT = "result"
 """The field of a tool's structured result that has what a program returns, unless that is an object."""
 NO_PARAMETERS: Schema = {"type": "object", "properties": {}}
 
 
 @dataclass(frozen=True, slots=True)
-class WorkflowCase:
-    """A test of a workflow: arguments, and what the program must return for them."""
-
-    arguments: Mapping[str, Any]
-    expected: Any
-
-
-@dataclass(frozen=True, slots=True)
 class Workflow:
-    """One version of a workflow."""
+    """A program that is saved under a name, and is a tool."""
 
     name: str
     description: str
@@ -188,13 +177,10 @@ class Workflow:
     """The program. It finds its arguments in the variable `params`."""
     parameters: Schema = field(default_factory=lambda: NO_PARAMETERS)
     """The JSON Schema of the arguments."""
-    cases: Sequence[WorkflowCase] = ()
     result: Schema | None = None
     """The JSON Schema of what the program returns; None if nothing is known of it."""
     is_read_only: bool = False
     """Whether all tools that the program names were read-only when it was saved. Then it can call no others."""
-    version: int = 0
-    """Counts from 1; 0 before it is saved."""
     saved_at: float = 0.0
     """In seconds since 1970."""
     saved_by: str = ""
@@ -232,40 +218,3 @@ class Workflow:
         has it as `result`."""
         is_whole = isinstance(value, dict) and (self.result is None or self.returns_object)
         return value if is_whole else {RESULT: value}
-
-    def is_same(self, other: Workflow) -> bool:
-        """Whether both are the same program and tool, with the same tests."""
-        return is_equal_json(self._content, other._content)
-
-    @property
-    def _content(self) -> list[Any]:
-        cases = [[case.arguments, case.expected] for case in self.cases]
-        texts = [self.name, self.description, self.language, self.source]
-        return [*texts, self.parameters, cases, self.result, self.is_read_only]
-
-
-def is_equal_json(one: Any, other: Any) -> bool:
-    """Whether two values are the same JSON: true is not 1, and 1.0 is."""
-    match one, other:
-        case (bool(), _) | (_, bool()):
-            return one is other
-        case Mapping(), Mapping():
-            return one.keys() == other.keys() and all(is_equal_json(each, other[name]) for name, each in one.items())
-        case list(), list():
-            return len(one) == len(other) and all(map(is_equal_json, one, other))
-        case _:
-            return bool(one == other)
-
-
-@dataclass(frozen=True, slots=True)
-class CaseResult:
-    """How one test of a workflow went. `message` says why it failed; empty if it passed."""
-
-    case: WorkflowCase
-    value: Any
-    message: str
-    took_ms: float
-
-    @property
-    def has_passed(self) -> bool:
-        return not self.message

@@ -27,7 +27,7 @@ caller_scopes: ContextVar[frozenset[Scope]] = ContextVar("caller_scopes", defaul
 share_holder: ContextVar[ShareHolder] = ContextVar("share_holder", default=OWNER)
 """The caller whose share the request uses. Outside of HTTP: the owner."""
 calling_program: ContextVar[str] = ContextVar("calling_program", default="")
-"""The program that makes the current call: `run_code`, or a version of a workflow; empty for calls of others."""
+"""The program that makes the current call: `run_code`, or a workflow; empty for calls of others."""
 
 COMMAND_LINE = "toolscript-command-line"
 """The user agent of commands that send requests to a gateway."""

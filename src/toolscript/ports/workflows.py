@@ -9,7 +9,7 @@ from toolscript.domain.programs import Workflow
 
 
 class WorkflowStore(Protocol):
-    """Keeps the newest MAX_VERSIONS versions of every workflow. The newest one counts.
+    """Keeps workflows by their names.
 
     >>> import asyncio
     >>> from toolscript.adapters.sql.database import Database
@@ -20,25 +20,21 @@ class WorkflowStore(Protocol):
     ...     store = SqlWorkflows(database)
     ...     for source in ("1", "2"):
     ...         await store.save(Workflow("count", "Counts.", Language.PYTHON, source))
-    ...     newest = await store.list_newest()
+    ...     workflows = await store.list_all()
     ...     await database.close()
-    ...     return [(workflow.version, workflow.source) for workflow in newest]
+    ...     return [(workflow.name, workflow.source) for workflow in workflows]
     >>> asyncio.run(save_twice())
-    [(2, '2')]
+    [('count', '2')]
     """
 
-    async def save(self, workflow: Workflow) -> Workflow:
-        """Saves the workflow as the next version of its name; returns it with its number. The oldest version goes when
-        there are too many."""
+    async def save(self, workflow: Workflow) -> None:
+        """Saves a workflow, in place of the one with its name."""
 
-    async def list_newest(self) -> Sequence[Workflow]:
-        """The newest version of every workflow, by name."""
+    async def list_all(self) -> Sequence[Workflow]:
+        """All workflows, by name."""
 
-    async def find(self, name: str, version: int | None = None) -> Workflow | None:
-        """A version of a workflow; the newest one by default. None if there is none."""
-
-    async def list_versions(self, name: str) -> Sequence[Workflow]:
-        """Every kept version of a workflow, the newest first; none if there is no such workflow."""
+    async def find(self, name: str) -> Workflow | None:
+        """The workflow of that name, if there is one."""
 
     async def remove(self, name: str) -> bool:
-        """Removes all versions of a workflow; whether there was one."""
+        """Removes a workflow; whether there was one."""

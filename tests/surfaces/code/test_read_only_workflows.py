@@ -62,16 +62,16 @@ async def test_a_workflow_that_only_reads_calls_no_tool_that_writes(client: Code
     assert "disk__fail may change something, and this workflow is read-only" in report.outcome.message
 
 
-async def test_a_version_that_writes_is_not_read_only(client: CodeClient) -> None:
+async def test_one_that_is_saved_again_and_writes_is_not_read_only(client: CodeClient) -> None:
     await save(client, "turn", READ)
     assert (await client.app.call_tool.describe("workflows__turn")).is_read_only
     await save(client, "turn", WRITE)
     assert not (await client.app.call_tool.describe("workflows__turn")).is_read_only
 
 
-async def test_a_newer_version_that_the_catalogue_does_not_know_yet_writes_nothing_either(client: CodeClient) -> None:
+async def test_one_whose_change_the_catalogue_does_not_know_yet_writes_nothing_either(client: CodeClient) -> None:
     """As on another gateway of the same store, until its next sync. A listing that saving has caused may come between:
-    then the catalogue knows that the newer version writes."""
+    then the catalogue knows that it writes now."""
     await save(client, "turn_later", READ)
     await save(client, "outer", "return await tools.workflows.turn_later({})")
     newer = await client.app.workflow_store.find("turn_later")

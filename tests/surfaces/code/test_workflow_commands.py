@@ -17,7 +17,6 @@ pytestmark = pytest.mark.req("C-03")
 
 PROGRAM = 'said = await tools.box.echo({"text": params["word"]})\nreturn said["text"].upper()\n'
 PARAMETERS = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
-TESTS = [{"arguments": {"word": "hi"}, "expected": "HI"}]
 ABOUT = ("--description", "Says a word in capital letters.")
 
 
@@ -28,7 +27,6 @@ def folder(small_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path(".toolscript.json").write_text(json.dumps(servers), encoding="utf-8")
     Path("shout.py").write_text(PROGRAM, encoding="utf-8")
     Path("parameters.json").write_text(json.dumps(PARAMETERS), encoding="utf-8")
-    Path("tests.json").write_text(json.dumps(TESTS), encoding="utf-8")
     return small_folder
 
 
@@ -41,27 +39,21 @@ def save(*more: str) -> Result:
 
 
 @pytest.mark.parametrize("with_gateway", choose([True, False], True))
-def test_a_workflow_is_saved_called_tested_and_restored(
+def test_a_workflow_is_saved_called_replaced_and_removed(
     folder: Path, start_gateway: Callable[[], None], with_gateway: bool
 ) -> None:
     if with_gateway:
         start_gateway()
-    saved = save(*ABOUT, "--parameters", "parameters.json", "--tests", "tests.json")
-    assert saved.stdout == "Saved version 1 of shout: the tool workflows__shout.\n", saved.output
+    saved = save(*ABOUT, "--parameters", "parameters.json")
+    assert saved.stdout == "Saved shout: the tool workflows__shout.\n", saved.output
     called = invoke("call", "workflows__shout", '{"word": "ho"}', "--json")
     assert called.exit_code == 0, called.output
     assert "HO" in called.stdout
-    tested = invoke("workflows", "test")
-    assert (tested.exit_code, tested.stdout) == (0, "shout, version 1: 1 test passed\n"), tested.output
-    Path("shout.py").write_text('return "no"\n', encoding="utf-8")
-    assert "Saved version 2" in save().stdout
-    failed = invoke("workflows", "test", "shout")
-    assert failed.exit_code == 5
-    assert 'expected "HI", got "no"' in failed.stderr
-    assert "Saved version 3" in invoke("workflows", "restore", "shout", "1").stdout
-    assert invoke("workflows", "show", "shout").stdout.strip() == PROGRAM.strip()
-    listed = json.loads(invoke("workflows", "versions", "shout", "--json").stdout)
-    assert [each["version"] for each in listed["workflows"]] == [3, 2, 1]
+    changed = 'return params["word"]\n'
+    Path("shout.py").write_text(changed, encoding="utf-8")
+    assert "Saved shout" in save().stdout  # with its parameters
+    assert invoke("workflows", "show", "shout").stdout.strip() == changed.strip()
+    assert "ho" in invoke("call", "workflows__shout", '{"word": "ho"}').stdout
     assert "shout" in invoke("workflows").stdout
     assert invoke("workflows", "remove", "shout").stdout == "Removed shout.\n"
     assert "There are no workflows" in invoke("workflows", "list").output
@@ -73,7 +65,7 @@ def test_what_cannot_be_saved_is_named() -> None:
     Path("shout.py").write_text("await tools.box.ecko({})", encoding="utf-8")
     assert "line 1: tools.box.ecko: no such tool: did you mean tools.box.echo?" in save(*ABOUT).output
     Path("shout.py").write_text("return 1", encoding="utf-8")
-    for option in ("--parameters", "--result", "--tests"):
+    for option in ("--parameters", "--result"):
         for text in ('"words"', "[1]", "{"):
             Path("wrong.json").write_text(text, encoding="utf-8")
             wrong = save(*ABOUT, option, "wrong.json")
@@ -112,11 +104,3 @@ def test_workflows_leave_the_tools_of_a_server_with_their_name_alone(
     )
     called = invoke("call", "workflows__echo", '{"text": "a"}')
     assert called.exit_code == 0, called.output
-
-
-@pytest.mark.usefixtures("folder")
-def test_a_workflow_without_tests_says_so() -> None:
-    Path(".toolscript.json").write_text("{}", encoding="utf-8")
-    Path("shout.py").write_text("return 1", encoding="utf-8")
-    save(*ABOUT)
-    assert invoke("workflows", "test").stdout == "shout, version 1: it has no tests\n"

@@ -12,7 +12,7 @@ import pytest
 
 from tests.fixtures.coroutines import put_clock_forward
 from tests.surfaces.code.conftest import TIMEOUT_SECONDS, CodeClient
-from toolscript.domain.access import CallLimit, Scope
+from toolscript.domain.access import Scope
 from toolscript.domain.errors import ToolFailed
 from toolscript.services.code import workflow_server
 
@@ -26,7 +26,6 @@ SHOUT = {
     "source": 'said = [await tools.box.echo({"text": word}) for word in params["words"]]\n'
     'return [each["text"].upper() for each in said]\n',
     "parameters": {**WORDS, "required": ["words"]},
-    "cases": [{"arguments": {"words": ["a", "b"]}, "expected": ["A", "B"]}],
 }
 TYPED = {
     "description": "Joins words with a dash.",
@@ -58,7 +57,7 @@ async def get(client: CodeClient, path: str) -> dict[str, Any]:
 
 async def test_a_saved_program_is_found_described_and_called(client: CodeClient) -> None:
     saved = await client.save("shout", SHOUT)
-    assert (saved["tool_id"], saved["version"], saved["quarantined"]) == ("workflows__shout", 1, None)
+    assert (saved["tool_id"], saved["quarantined"]) == ("workflows__shout", None)
     found = (await client.http.get("/search", params={"q": "repeats words in capital letters"})).json()
     assert found["results"][0]["toolId"] == "workflows__shout"
     assert (await client.call_over_http("workflows__shout", {"words": ["x", "y"]})).json() == {"result": ["X", "Y"]}
@@ -89,7 +88,6 @@ async def test_arguments_are_checked_against_the_parameters(client: CodeClient) 
         ({"source": " "}, "source", "must not be blank"),
         ({"source": "return 1 # \0"}, "source", "no NUL"),
         ({"description": "Half of a pair: \ud800"}, "description", "half of a surrogate pair"),
-        ({"cases": [{"arguments": {"words": ["\ud800"]}, "expected": 1}]}, "cases", "must be JSON"),
         ({"source": "return 1 #" + "a" * 100_000}, "source", "at most 100000 bytes"),
         ({"description": " "}, "description", "what the workflow does"),
         ({"parameters": {"type": "string"}}, "parameters", '"type": "object"'),
@@ -114,29 +112,12 @@ async def test_what_cannot_work_is_not_saved(
     assert (await shared_workflows.http.get("/api/v1/workflows/never_saved")).status_code == 404
 
 
-async def test_versions_are_listed_and_restored(client: CodeClient) -> None:
+async def test_saving_again_replaces_the_program(client: CodeClient) -> None:
     await client.save("shout", SHOUT)
-    again = await client.save("shout", SHOUT)
-    assert (again["version"], again["is_new_version"]) == (1, False)
-    changed = {**SHOUT, "description": "Says nothing.", "source": "return []", "cases": []}
-    second = await client.save("shout", changed)
-    assert (second["version"], second["quarantined"]) == (2, None)
+    await client.save("shout", {**SHOUT, "description": "Says nothing.", "source": "return []"})
     assert (await client.call_over_http("workflows__shout", {"words": ["x"]})).json() == {"result": []}
-    versions = (await get(client, "/shout/versions"))["workflows"]
-    assert [(each["version"], each["tests"]) for each in versions] == [(2, 0), (1, 1)]
-    restored = await client.http.post("/api/v1/workflows/shout/restore", json={"version": 1})
-    assert (restored.json()["version"], restored.json()["source"]) == (3, SHOUT["source"])
-    assert (await client.call_over_http("workflows__shout", {"words": ["x"]})).json() == {"result": ["X"]}
-    assert (await get(client, "/shout?version=2"))["source"] == "return []"
-
-
-async def test_tests_compare_what_programs_return(client: CodeClient) -> None:
-    wrong = [{"arguments": {"words": ["a"]}, "expected": ["B"]}, {"arguments": {"words": 1}, "expected": []}]
-    await client.save("shout", {**SHOUT, "cases": [*SHOUT["cases"], *wrong]})
-    answer = (await client.http.post("/api/v1/workflows/shout/test")).json()
-    assert (answer["passed"], answer["failed"]) == (1, 2)
-    assert answer["results"][1]["message"] == 'expected ["B"], got ["A"]'
-    assert answer["results"][2]["message"].startswith("arguments: words")
+    assert (await get(client, "/shout"))["source"] == "return []"
+    assert (await get(client, ""))["total"] == 1
 
 
 async def test_a_removed_workflow_is_no_tool(client: CodeClient) -> None:
@@ -160,7 +141,7 @@ async def test_profiles_hide_workflows_and_the_tools_inside(client: CodeClient) 
     assert "box" not in text
 
 
-async def test_a_new_version_is_never_in_quarantine(client: CodeClient, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_replaced_workflow_is_never_in_quarantine(client: CodeClient, caplog: pytest.LogCaptureFixture) -> None:
     await client.save("renewed", SHOUT)
     await client.save("renewed", {**SHOUT, "description": "Says nothing.", "parameters": {**WORDS, "required": []}})
     assert "quarantined" not in caplog.text
@@ -180,8 +161,8 @@ async def test_a_listing_in_the_middle_of_saving_puts_nothing_in_quarantine(
         await update()
 
     monkeypatch.setattr(workflows, "_update_catalogue", list_first)
-    saved = await client.save("listed", {**SHOUT, "description": "Says nothing.", "source": "return []", "cases": []})
-    assert (saved["version"], saved["quarantined"]) == (2, None)
+    saved = await client.save("listed", {**SHOUT, "description": "Says nothing.", "source": "return []"})
+    assert saved["quarantined"] is None
     assert "quarantined" not in caplog.text
 
 
@@ -194,7 +175,7 @@ async def test_texts_that_address_the_model_go_into_quarantine(client: CodeClien
 
 async def test_a_failing_program_is_a_failing_tool(client: CodeClient) -> None:
     source = 'print("before")\nawait tools.box.fail({"message": "out of paper"})\n'
-    await client.save("break_down", {**SHOUT, "source": source, "cases": []})
+    await client.save("break_down", {**SHOUT, "source": source})
     response = await client.call_over_http("workflows__break_down", {"words": []})
     assert response.status_code >= 400
     message = response.json()["error"]["message"]
@@ -204,25 +185,23 @@ async def test_a_failing_program_is_a_failing_tool(client: CodeClient) -> None:
 
 
 async def test_workflows_cannot_call_each_other_without_end(client: CodeClient) -> None:
-    await client.save("again", {**SHOUT, "source": "return 1", "cases": []})
+    await client.save("again", {**SHOUT, "source": "return 1"})
     source = 'found = await tools.workflows.again({"words": []})\nreturn found\n'
-    await client.save("again", {**SHOUT, "source": source, "cases": []})
+    await client.save("again", {**SHOUT, "source": source})
     response = await client.call_over_http("workflows__again", {"words": []})
     assert response.status_code >= 400
     assert "more than 3 deep" in response.json()["error"]["message"]
 
 
-async def test_the_audit_links_the_calls_of_a_workflow_to_its_version_and_to_the_outermost_run(
+async def test_the_audit_links_the_calls_of_a_workflow_to_it_and_to_the_outermost_run(
     own_client: CodeClient,
 ) -> None:
     await own_client.save("shout", SHOUT)
-    await own_client.save("shout", {**SHOUT, "description": "Repeats words loudly."})
     await own_client.run('await tools.workflows.shout({"words": ["a"]})', {"X-Request-ID": "outermost"})
     expected = {
         "run_code": None,
         "workflows__shout": "run_code",
-        "workflows__shout@2": "run_code",
-        "box__echo": "workflows__shout@2",
+        "box__echo": "workflows__shout",
     }
 
     async def list_linked() -> dict[str, str | None]:
@@ -252,7 +231,6 @@ async def test_scopes_say_who_saves_and_who_calls(own_client: CodeClient) -> Non
     saved = await own_client.http.get(place, headers=headers["author"])
     assert saved.json()["saved_by"] == "author"
     assert await send("GET", place, "user", None) == 403
-    assert await send("POST", f"{place}/test", "author", None) == 403
     assert await send("POST", "/tools/workflows__shout", "author", {"words": []}) == 403
     assert await send("POST", "/tools/workflows__shout", "user", {"words": ["a"]}) == 200
 
@@ -264,7 +242,7 @@ async def test_a_workflow_that_takes_too_long_still_says_what_it_did(
     monkeypatch.setattr(workflow_server, "OWN_SHARE", 0.2)
     put_clock_forward(0.0)  # for what keeps the loop's clock from now on
     source = 'print("before")\nawait tools.box.slow({"seconds": 60})\n'
-    await client.save("wait_long", {**SHOUT, "source": source, "cases": []})
+    await client.save("wait_long", {**SHOUT, "source": source})
     before = await count_calls(client)
     calling = asyncio.create_task(client.app.call_tool.call("workflows__wait_long", {"words": []}, within=40.0))
     count = 1
@@ -284,7 +262,7 @@ async def count_calls(client: CodeClient) -> int:
 
 
 async def test_a_key_that_may_not_search_cannot_do_so_in_a_workflow(own_client: CodeClient) -> None:
-    await own_client.save("look", {**SHOUT, "source": 'return await search_tools("echo")', "cases": []})
+    await own_client.save("look", {**SHOUT, "source": 'return await search_tools("echo")'})
     statuses, secrets = {}, {}
     for name, scopes in {"caller": [Scope.CALL], "searcher": [Scope.CALL, Scope.SEARCH]}.items():
         _, secrets[name] = await own_client.app.keys.create(name, scopes)
@@ -316,7 +294,7 @@ async def test_what_a_program_returns_is_checked_against_the_schema_of_its_resul
     client: CodeClient, result: dict[str, Any], source: str, answer: dict[str, Any] | None, problem: str
 ) -> None:
     name = f"typed_{hashlib.sha256(f'{result} {source}'.encode()).hexdigest()[:8]}"
-    await client.save(name, {**SHOUT, "source": source, "result": result, "cases": []})
+    await client.save(name, {**SHOUT, "source": source, "result": result})
     response = await client.call_over_http(f"workflows__{name}", {"words": ["a"]})
     if problem:
         message = response.json()["error"]["message"]
@@ -327,7 +305,7 @@ async def test_what_a_program_returns_is_checked_against_the_schema_of_its_resul
 
 async def test_programs_know_the_type_of_what_a_workflow_returns(client: CodeClient) -> None:
     source = 'return {"count": len(params["words"])}'
-    await client.save("count_words", {**SHOUT, "source": source, "result": COUNT, "cases": []})
+    await client.save("count_words", {**SHOUT, "source": source, "result": COUNT})
     assert (await client.run('(await tools.workflows.count_words({"words": ["a"]}))["count"] + 1'))["value"] == 2
     wrong = await client.run('(await tools.workflows.count_words({"words": ["a"]}))["count"].upper()')
     assert wrong["end"] == "rejected"
@@ -336,49 +314,29 @@ async def test_programs_know_the_type_of_what_a_workflow_returns(client: CodeCli
     assert "count: int" in types
 
 
-async def test_tests_compare_as_json_does(client: CodeClient) -> None:
-    cases = [([1, 2.0], [1.0, 2], True), ([True], [1], False), ({"a": 0}, {"a": False}, False), (None, None, True)]
-    for number, (value, expected, is_equal) in enumerate(cases):
-        body = {**SHOUT, "source": f"return {value!r}", "cases": [{"arguments": {"words": []}, "expected": expected}]}
-        await client.save(f"case_{number}", body)
-        answer = (await client.http.post(f"/api/v1/workflows/case_{number}/test")).json()
-        assert (answer["passed"] == 1) is is_equal, answer
-
-
-async def test_names_and_versions_that_cannot_exist_are_not_found(client: CodeClient) -> None:
+async def test_names_that_cannot_exist_are_not_found(client: CodeClient) -> None:
     await client.save("shout", SHOUT)
     requests = {
-        ("GET", "/shout?version=99999999999999999999"): 422,
-        ("GET", "/shout?version=2147483647"): 404,
         ("GET", "/%00"): 422,
-        ("GET", "/gr%C3%B6%C3%9Fe/versions"): 404,
-        ("POST", "/Shout/test"): 404,
+        ("GET", "/gr%C3%B6%C3%9Fe"): 404,
         ("DELETE", "/Shout"): 404,
     }
     for (method, path), status in requests.items():
         assert (await client.http.request(method, f"/api/v1/workflows{path}")).status_code == status, path
 
 
-async def test_a_test_that_expects_true_instead_of_1_is_a_new_version(client: CodeClient) -> None:
-    cases: list[Any] = [[{"arguments": {"words": []}, "expected": expected}] for expected in (1, 1.0, True)]
-    versions = [(await client.save("shout", {**SHOUT, "cases": each}))["version"] for each in cases]
-    assert versions == [1, 1, 2]
-
-
 async def test_the_audit_says_that_a_result_was_refused(client: CodeClient) -> None:
-    await client.save("refused_value", {**SHOUT, "source": "return [1]", "result": LIST_OF_WORDS, "cases": []})
+    await client.save("refused_value", {**SHOUT, "source": "return [1]", "result": LIST_OF_WORDS})
     await client.call_over_http("workflows__refused_value", {"words": []})
 
     async def list_outcomes() -> list[str]:
-        events = (await client.http.get("/api/v1/calls", params={"tool": "workflows__refused_value@1"})).json()[
-            "events"
-        ]
+        events = (await client.http.get("/api/v1/calls", params={"tool": "workflows__refused_value"})).json()["events"]
         return [event["outcome"] for event in events]
 
     async with asyncio.timeout(TIMEOUT_SECONDS):
         while not (outcomes := await list_outcomes()):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
-    assert outcomes == ["FAILED"]
+    assert outcomes == ["UPSTREAM_ERROR"]
 
 
 @pytest.mark.parametrize("reference", ["#", "#/properties/a", "https://example.com/schema"])
@@ -392,7 +350,7 @@ async def test_the_schema_of_a_result_refers_to_its_own_definitions_only(client:
 @pytest.mark.parametrize("field", ["parameters", "result"])
 async def test_references_of_schemas_lead_somewhere(client: CodeClient, field: str) -> None:
     schema = {"type": "object", "properties": {"words": {"$ref": "#/$defs/words"}}}
-    body = {**SHOUT, "source": "return {}", "cases": [], field: schema | {"$defs": {"words": {"type": "string"}}}}
+    body = {**SHOUT, "source": "return {}", field: schema | {"$defs": {"words": {"type": "string"}}}}
     await client.save("typed", body)
     response = await client.http.put("/api/v1/workflows/typed", json={**body, field: schema})
     assert response.status_code == 422, response.text
@@ -407,7 +365,7 @@ async def test_the_schema_of_a_result_may_have_an_id(client: CodeClient) -> None
         "items": {"$ref": "#/$defs/a"},
         "$defs": {"a": {"type": "string"}},
     }
-    body = {**SHOUT, "source": "return [1]", "cases": [], "result": result}
+    body = {**SHOUT, "source": "return [1]", "result": result}
     await client.save("typed", body)
     response = await client.call_over_http("workflows__typed", {"words": []})
     assert "1 is not of type 'string'" in response.text
@@ -419,7 +377,7 @@ async def test_a_schema_that_takes_too_long_to_check_is_named(
     monkeypatch.setattr(client.app.argument_checker, "_seconds", 0.2)
     twice = {f"a{n}": {"allOf": [{"$ref": f"#/$defs/a{n + 1}"}] * 2} for n in range(28)} | {"a28": {"type": "object"}}
     schema = {"type": "object", "properties": {}, "$defs": twice, "$ref": "#/$defs/a0"}
-    response = await client.http.put("/api/v1/workflows/slow", json={**SHOUT, "parameters": schema, "cases": []})
+    response = await client.http.put("/api/v1/workflows/slow", json={**SHOUT, "parameters": schema})
     assert response.status_code == 504, response.text
     message = response.json()["error"]["message"]
     assert message.startswith("parameters: ")
@@ -431,18 +389,8 @@ async def test_a_value_whose_check_takes_too_long_is_not_lost(
 ) -> None:
     source = "return [str(number) for number in range(40_000)]"
     pattern = {"type": "array", "items": {"type": "string", "pattern": "^(a|a)*$|."}, "uniqueItems": True}
-    await client.save("large", {**SHOUT, "source": source, "result": pattern, "cases": []})
+    await client.save("large", {**SHOUT, "source": source, "result": pattern})
     monkeypatch.setattr(client.app.argument_checker, "_seconds", 0.02)  # 0.2 s are needed
     response = await client.call_over_http("workflows__large", {"words": []})
     assert response.status_code == 200, response.text[:200]
     assert "result_not_checked" in caplog.text
-
-
-async def test_the_tests_of_a_workflow_count_as_one_program(own_client: CodeClient) -> None:
-    case = {"arguments": {"words": []}, "expected": []}
-    await own_client.save("shout", {**SHOUT, "cases": [case] * 4})
-    _, secret = await own_client.app.keys.create("tester", [Scope.CALL, Scope.ADMIN], limit=CallLimit(per_minute=1))
-    headers = {"Authorization": f"Bearer {secret}"}
-    answers = [await own_client.http.post("/api/v1/workflows/shout/test", headers=headers) for _ in range(2)]
-    assert answers[0].json()["passed"] == 4
-    assert answers[1].status_code == 429

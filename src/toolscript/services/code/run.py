@@ -71,7 +71,7 @@ class RunRequest:
     """Their declarations, for the check."""
     checks_only: bool = False
     name: str = RUN_CODE
-    """What the audit calls the program."""
+    """What the audit calls the program. The call of a workflow is an event of its own, so only the others have one."""
     check_value: Callable[[Any], Awaitable[str | None]] | None = None
     """Says what is wrong with the program's value, which fails the run then."""
 
@@ -121,7 +121,7 @@ class RunCode:
         token = request_id.set(run_id)
         began, report = time.perf_counter(), SearchReport()
         event = self._build_event(request)
-        record = partial(record_event, self._events)
+        record = partial(record_event, self._events) if request.name == RUN_CODE else _ignore
         try:
             with self._span("code.run"), record_search(record, EVENT, report, lambda: event, at_success=False):
                 if not caller.is_counted:
@@ -144,7 +144,6 @@ class RunCode:
         about = {"code": request.source, "language": request.language.value}
         secrets = () if self._digests_programs else self._list_secrets()
         arguments = describe_arguments(about, as_digest=self._digests_programs, secrets=secrets)
-        # Without a server: the call of a workflow is an event of its own, and would count twice there.
         return {"tool": request.name, "server": "", "arguments": arguments, "bytes": 0}
 
     async def _run(
@@ -289,3 +288,7 @@ def _check_request(request: RunRequest) -> None:
         )
     if request.session is not None and not 0 < len(request.session) <= MAX_SESSION_LENGTH:
         raise InvalidArguments(f"session: must have 1 to {MAX_SESSION_LENGTH} characters", details={"field": "session"})
+
+
+def _ignore(event: Mapping[str, Any]) -> None:
+    """The call of a workflow is an event already."""

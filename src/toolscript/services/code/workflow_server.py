@@ -21,8 +21,8 @@ from toolscript.services.tools.call import ANSWER_SECONDS
 OWN_SHARE = 0.95
 # A saved workflow was right, so tools are gone or hidden from this caller, who must not learn their names from it.
 HIDDEN_TOOLS = (
-    "this workflow calls tools that you cannot use, or that no longer exist: its author can list "
-    "them with `toolscript workflows test`"
+    "this workflow calls tools that you cannot use, or that no longer exist: who saves it again with "
+    "`toolscript workflows save` gets a list of those that are gone"
 )
 
 

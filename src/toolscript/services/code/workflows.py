@@ -1,4 +1,4 @@
-"""Saves programs as workflows, and runs and tests them. A workflow is a tool of the server `workflows`."""
+"""Saves programs as workflows, and runs them. A workflow is a tool of the server `workflows`."""
 
 from __future__ import annotations
 
@@ -12,18 +12,15 @@ from functools import partial
 from typing import Any
 
 from toolscript.codegen.parameters import PARAMETERS, declare_parameters
-from toolscript.domain.errors import Conflict, InvalidArguments, NotFound, TimedOut, ToolscriptError, Unavailable
+from toolscript.domain.errors import Conflict, InvalidArguments, NotFound, TimedOut, Unavailable
 from toolscript.domain.programs import (
     DEFAULT_LIMITS,
     MAX_LIMITS,
     SERVER_NAME,
-    CaseResult,
     Language,
     RunEnd,
     RunReport,
     Workflow,
-    WorkflowCase,
-    is_equal_json,
 )
 from toolscript.domain.requests import caller_name
 from toolscript.domain.servers import ServerListing, ServerSpec, ServerStatus, Transport
@@ -39,7 +36,6 @@ from toolscript.services.code.toolset import Toolsets
 log = logging.getLogger(__name__)
 
 MAX_WORKFLOWS = 1000
-MAX_CASES = 100
 MAX_BYTES = 100_000
 MAX_DESCRIPTION_LENGTH = 4000
 # Workflows may call workflows, each in a process of its own.
@@ -54,8 +50,6 @@ class SavedWorkflow:
     """A workflow that was saved."""
 
     workflow: Workflow
-    is_new: bool
-    """Whether it is a new version; false if the newest one is the same."""
     quarantine: str = ""
     """Why it cannot be called until a person approves it; empty if it can."""
 
@@ -94,12 +88,12 @@ class Workflows:
         self._watchers.append(watcher)
 
     async def list_all(self) -> Sequence[Workflow]:
-        """The newest version of every workflow, by name."""
-        return await self._store.list_newest()
+        """All workflows, by name."""
+        return await self._store.list_all()
 
     async def list_items(self) -> ServerListing:
         """The workflows as tools, as far as their programs can be run here."""
-        workflows = await self._store.list_newest()
+        workflows = await self._store.list_all()
         problems = [
             f"{each.name}: programs in {each.language} are not run here: set TOOLSCRIPT_CODE"
             for each in workflows
@@ -108,45 +102,28 @@ class Workflows:
         items = [each.item for each in workflows if each.language in self._languages]
         return ServerListing(items, problems, approved=[item.id for item in items])
 
-    async def list_versions(self, name: str) -> Sequence[Workflow]:
-        """The kept versions of a workflow, the newest first. Raises NotFound."""
-        if _NAME.fullmatch(name) and (versions := await self._store.list_versions(name)):
-            return versions
-        names = [workflow.name for workflow in await self._store.list_newest()]
+    async def get(self, name: str) -> Workflow:
+        """The workflow of that name. Raises NotFound."""
+        if _NAME.fullmatch(name) and (workflow := await self._store.find(name)):
+            return workflow
+        names = [workflow.name for workflow in await self._store.list_all()]
         raise NotFound(f"no such workflow: {name!r}{suggest(name, names)}", details={"workflow": name})
 
-    async def get(self, name: str, version: int | None = None) -> Workflow:
-        """A version of a workflow; the newest one by default. Raises NotFound."""
-        if _NAME.fullmatch(name) and (workflow := await self._store.find(name, version)):
-            return workflow
-        versions = await self.list_versions(name)
-        raise NotFound(
-            f"the workflow {name} has no version {version}: it has {versions[-1].version} to {versions[0].version}",
-            details={"workflow": name, "version": version},
-        )
-
     async def save(self, workflow: Workflow, caller: RunCaller) -> SavedWorkflow:
-        """Checks a workflow against the types of its parameters and tools, and saves it as a new version. Who saves it
-        approves it, unless its texts address the model. Raises InvalidArguments, naming the line of the program, and
-        Conflict where another server has the name of that of workflows."""
+        """Checks a workflow against the types of its parameters and tools, and saves it in place of the one with its
+        name. Who saves it approves it, unless its texts address the model. Raises InvalidArguments, naming the line of
+        the program, and Conflict where another server has the name of that of workflows."""
         require_own_server(self._list_statuses())
         await self._check(workflow, caller)
         tools = (await self._toolsets.find(workflow.language, workflow.source)).tools.tools
         workflow = replace(workflow, is_read_only=all(item.is_read_only for _, _, item in tools))
-        existing = {each.name: each for each in await self._store.list_newest()}
-        newest = existing.get(workflow.name)
-        if newest is None and len(existing) >= MAX_WORKFLOWS:
+        existing = {each.name for each in await self._store.list_all()}
+        if workflow.name not in existing and len(existing) >= MAX_WORKFLOWS:
             raise InvalidArguments(f"there are {MAX_WORKFLOWS} workflows already: remove some first")
-        if newest and newest.is_same(workflow):
-            return SavedWorkflow(newest, is_new=False, quarantine=await self._find_quarantine(newest))
-        author = caller_name.get() or "owner"
-        saved = await self._store.save(replace(workflow, saved_at=self._clock(), saved_by=author))
+        saved = replace(workflow, saved_at=self._clock(), saved_by=caller_name.get() or "owner")
+        await self._store.save(saved)
         await self._update_catalogue()
-        return SavedWorkflow(saved, is_new=True, quarantine=await self._find_quarantine(saved))
-
-    async def restore(self, name: str, version: int, caller: RunCaller) -> SavedWorkflow:
-        """Saves an older version as the newest one. Raises NotFound and InvalidArguments."""
-        return await self.save(await self.get(name, version), caller)
+        return SavedWorkflow(saved, await self._find_quarantine(saved))
 
     async def list_servers(self, language: Language, source: str) -> set[str]:
         """The servers of the tools that a program names, and of those that the workflows among them name."""
@@ -162,9 +139,9 @@ class Workflows:
         return servers
 
     async def remove(self, name: str) -> None:
-        """Removes a workflow with all its versions. Raises NotFound, and Conflict as `save` does."""
+        """Removes a workflow. Raises NotFound, and Conflict as `save` does."""
         require_own_server(self._list_statuses())
-        await self.list_versions(name)
+        await self.get(name)
         await self._store.remove(name)
         await self._update_catalogue()
 
@@ -182,38 +159,12 @@ class Workflows:
             host.get_rest(seconds) if host else replace(DEFAULT_LIMITS, seconds=seconds),
             inputs={PARAMETERS: dict(arguments)},
             input_types=declare_parameters(workflow.language, workflow.parameters),
-            name=f"{workflow.item.id}@{workflow.version}",
+            name=workflow.item.id,
             check_value=partial(self._check_result, workflow),
         )
-        # The catalogue may have an older version than the store, which was read-only.
+        # The catalogue may have one that another gateway has replaced since, which was read-only.
         may_change = caller.may_change and not workflow.is_read_only and (host is None or host.may_change)
         return await self._get_run_code().run(request, replace(caller, may_change=may_change))
-
-    async def test(self, workflow: Workflow, caller: RunCaller) -> list[CaseResult]:
-        """Runs the tests of a workflow, one after the other. They call real tools. The limits of the caller count them
-        as one program. Raises what `run` raises for the first one."""
-        results: list[CaseResult] = []
-        for case in workflow.cases:
-            try:
-                results.append(await self._test_case(workflow, case, caller))
-            except ToolscriptError as error:
-                if not results:
-                    raise
-                results.append(CaseResult(case, None, error.message, 0.0))
-            caller = replace(caller, is_counted=True)
-        return results
-
-    async def _test_case(self, workflow: Workflow, case: WorkflowCase, caller: RunCaller) -> CaseResult:
-        problem = await self._checker.check(workflow.parameters, case.arguments)
-        if problem:
-            return CaseResult(case, None, f"arguments: {problem.field}: {problem.message}", 0.0)
-        report = await self.run(workflow, case.arguments, caller, seconds=DEFAULT_LIMITS.seconds)
-        outcome, message = report.outcome, ""
-        if outcome.end is not RunEnd.DONE:
-            message = outcome.sentence
-        elif not is_equal_json(outcome.value, case.expected):
-            message = f"expected {_shorten(case.expected)}, got {_shorten(outcome.value)}"
-        return CaseResult(case, outcome.value, message, report.took_ms)
 
     async def _check_result(self, workflow: Workflow, value: Any) -> str | None:
         """What is wrong with the value that a program has returned, by the schema of its result."""
@@ -324,10 +275,7 @@ def _check_texts(workflow: Workflow) -> None:
     schema = workflow.parameters
     if schema.get("type") != "object" or not isinstance(schema.get("properties", {}), Mapping):
         raise _build_invalid("parameters", 'must be a JSON Schema with "type": "object" and "properties"')
-    if len(workflow.cases) > MAX_CASES:
-        raise _build_invalid("cases", f"must be at most {MAX_CASES}")
-    cases = [[case.arguments, case.expected] for case in workflow.cases]
-    for name, value in {"parameters": schema, "cases": cases, "result": workflow.result}.items():
+    for name, value in {"parameters": schema, "result": workflow.result}.items():
         if not _is_json(value) or len(json.dumps(value)) > MAX_BYTES:
             raise _build_invalid(name, f"must be JSON of at most {MAX_BYTES} bytes")
 

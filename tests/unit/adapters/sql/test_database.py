@@ -16,9 +16,11 @@ from toolscript.adapters.sql.feedback import SqlFeedback
 from toolscript.adapters.sql.items import SqlItems
 from toolscript.adapters.sql.session import Session
 from toolscript.adapters.sql.skills import SqlSkills
+from toolscript.adapters.sql.workflows import SqlWorkflows
 from toolscript.domain.catalog import Skill, Suggestion
 from toolscript.domain.errors import Forbidden, Invalid, Unavailable
 from toolscript.domain.feedback import Verdict
+from toolscript.domain.programs import Language, Workflow
 
 pytestmark = pytest.mark.req("H-15")
 
@@ -103,6 +105,21 @@ async def test_recorded_requests_of_an_earlier_version_are_kept(url: str, monkey
         await earlier.close()
     database = Database(url)
     assert await SqlFeedback(database).get_verdicts() == [verdict]
+    await database.close()
+
+
+async def test_of_a_workflow_with_versions_the_newest_stays(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = "name, version, description, language, source, parameters, cases, saved_at, saved_by"
+    insert = f"INSERT INTO workflows ({columns}) VALUES ('w', :n, 'd', 'python', :s, '{{}}', '{{}}', 1.0, 'ann')"
+    with monkeypatch.context() as then:
+        then.setattr(sql_database, "migrations", lambda *_: [each for each in migrations() if each[0] < 30])
+        earlier = Database(url)
+        for number in (1, 10, 2):
+            await earlier.write(lambda session, n=number: session.run(insert, n=n, s=f"return {n}"))  # type: ignore[misc]
+        await earlier.close()
+    database = Database(url)
+    expected = Workflow("w", "d", Language.PYTHON, "return 10", {}, saved_at=1.0, saved_by="ann")
+    assert await SqlWorkflows(database).list_all() == [expected]
     await database.close()
 
 

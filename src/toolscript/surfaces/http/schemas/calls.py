@@ -13,7 +13,7 @@ class AuditEventResponse(ResponseModel):
     id: str
     time: str = Field(description="When it ended, in UTC.")
     tool: str = Field(
-        description="`server__tool`; of a program that was run `run_code` or `workflows__NAME@VERSION`; of a search "
+        description="`server__tool`; of a program that was run `run_code`; of a search "
         "its type, such as `tools.search`; of a refusal method and path; of a change of a server `add`, `start`, "
         "`stop`, `restart`, `log in` or `log out`."
     )
@@ -26,7 +26,7 @@ class AuditEventResponse(ResponseModel):
     request_id: str = Field(description="That of the request: a program and all that it calls have the same.")
     called_by: str | None = Field(
         default=None,
-        description="The program that called: `run_code`, or `workflows__NAME@VERSION`; null if there is none.",
+        description="The program that called: `run_code`, or `workflows__NAME`; null if there is none.",
     )
     bytes: int | None = Field(default=None, description="Size of the result of a call.")
     arguments: str | None = Field(
