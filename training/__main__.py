@@ -1,4 +1,5 @@
-"""The command line of the training room: prepare, tune, export, measure, or all of them; and fit, for confidences.
+"""The command line of the training room: collect, then prepare, tune, export, measure, or all of these; and fit, for
+confidences.
 
 `python -m training all --help` shows what the whole way needs.
 """
@@ -33,6 +34,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     options = _build_parser().parse_args(arguments)
     options.run(options)
+
+
+def _run_collect(options: argparse.Namespace) -> None:
+    from training.collect import collect
+
+    found = collect(options.out, options.gateway, options.queries, options.key)
+    if found.unknown:
+        print(f"not in this catalogue, left out: {', '.join(found.unknown)}")
+    print(f"wrote {len(found.tools)} tools, {len(found.queries)} of them with queries, and {len(found.tasks)} tasks")
 
 
 def _run_prepare(options: argparse.Namespace) -> None:
@@ -181,6 +191,7 @@ def _choose_device(options: argparse.Namespace) -> str:
 def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m training", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    collect = commands.add_parser("collect", help="write the tools of a running gateway, with judged queries for them")
     prepare = commands.add_parser("prepare", help="write tools, queries and evaluation sets into one file")
     tune = commands.add_parser("tune", help="tune a base model on the prepared file")
     export = commands.add_parser("export", help="export a tuned model to ONNX with 8 bits")
@@ -191,8 +202,9 @@ def _build_parser() -> argparse.ArgumentParser:
     operations = commands.add_parser("operations", help="measure requests that differ in the operation only")
     everything = commands.add_parser("all", help="all of it: prepare (with --tools), tune, export, measure")
     for command, run in zip(
-        (prepare, tune, export, measure, fit, relevance, sets, operations, everything),
+        (collect, prepare, tune, export, measure, fit, relevance, sets, operations, everything),
         (
+            _run_collect,
             _run_prepare,
             _run_tune,
             _run_export,
@@ -206,6 +218,11 @@ def _build_parser() -> argparse.ArgumentParser:
         strict=True,
     ):
         command.set_defaults(run=run)
+    collect.add_argument("--gateway", default="http://127.0.0.1:3780", help="its address; default: %(default)s")
+    collect.add_argument("--key", help="a key with the scope search, if the gateway requires one")
+    collect.add_argument(
+        "--queries", type=Path, nargs="+", default=[], help="judged queries, as `toolscript eval` reads"
+    )
     for command in (prepare, tune, measure, everything):
         command.add_argument("--data", type=Path, required=True, help="the prepared file (.json.gz)")
     for command in (prepare, everything):
@@ -229,7 +246,7 @@ def _build_parser() -> argparse.ArgumentParser:
     sets.add_argument("--catalogue", type=Path, nargs="+", required=True, help="files with the operations of APIs")
     operations.add_argument("--requests", type=Path, nargs="+", required=True, help=SOURCES["--operations"])
     operations.add_argument("--model", help="name or folder of a model; default: the packaged one")
-    for command in (sets, tune, export, everything):
+    for command in (collect, sets, tune, export, everything):
         command.add_argument("--out", type=Path, required=True, help="the folder to write")
     for command in (export, everything):
         command.add_argument("--full", action="store_true", help="keep the ONNX file of 32 bits too")

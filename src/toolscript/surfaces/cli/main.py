@@ -63,7 +63,6 @@ COMMANDS = {
     "skills": "commands.skills:skills",
     "sync": "commands.sync:sync",
     "watch": "ingest.watch:watch",
-    "train-data": "commands.train_data:train_data",
     "workflows": "code.workflows:workflows",
 }
 INTERRUPTED = 130
