@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
 from tests.fixtures.document_ingest import Ingest, sentences
-from toolscript.adapters.sql import database as sql_database
-from toolscript.adapters.sql.database import Database, migrations
+from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.documents import ABANDONED_AFTER_SECONDS, SqlDocuments
 from toolscript.domain.documents import Document, StoredDocument
 from toolscript.domain.errors import Unavailable
@@ -170,25 +168,6 @@ async def test_marking_as_indexed_keeps_documents_that_are_saved_concurrently(st
         )
         assert await store.get_documents("acme") == [newer]
         assert await store.list_pending() == {"acme": ["two"]}
-
-
-@pytest.mark.req("D-09")
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-async def test_documents_of_an_earlier_version_are_pending(
-    kind: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    url = f"sqlite:///{tmp_path / 'store.db'}" if kind == "sqlite" else str(request.getfixturevalue("postgres"))
-    with monkeypatch.context() as then:
-        then.setattr(sql_database, "migrations", lambda *_: migrations()[:3])
-        earlier = Database(url)
-        row = "INSERT INTO documents (tenant, id, title, text, metadata, digest, terms) VALUES "
-        await earlier.write(lambda s: s.run(row + "('acme', 'old', '', 'text', '{}', 'd', :terms)", terms=b""))
-        await earlier.close()
-    database = Database(url)
-    store = SqlDocuments(database)
-    assert await store.list_pending() == {"acme": ["old"]}
-    assert await store.get_documents("acme") == [Document("old", "text")]
-    await database.close()
 
 
 @pytest.mark.req("F-03")

@@ -111,13 +111,13 @@ class Database:
 
 def migrate(session: Session, tables: Tables = CATALOGUE) -> None:
     """Brings the tables to the newest version, in order, inside one transaction. Raises Unavailable when a newer
-    version of Toolscript has written them."""
+    version of Toolscript has written them, or one before the first migration."""
     session.lock("migration")
     for statement in session.dialect.schemas:
         session.run(statement)
     session.run(f"CREATE TABLE IF NOT EXISTS {tables.versions} (version INTEGER PRIMARY KEY)")
     done = {row["version"] for row in session.rows(f"SELECT version FROM {tables.versions}")}
-    _refuse_newer(max(done, default=0), tables)
+    _refuse_unknown(max(done, default=0), tables)
     for version, text in migrations(tables):
         if version not in done:
             for statement in Template(text).substitute(session.dialect.words).split(";\n"):
@@ -131,7 +131,7 @@ def require_migrated(session: Session, tables: Tables = CATALOGUE) -> None:
     exists = session.has_table(tables.versions)
     rows = session.rows(f"SELECT version FROM {tables.versions}") if exists else []
     version, needed = max((row["version"] for row in rows), default=0), migrations(tables)[-1][0]
-    _refuse_newer(version, tables)
+    _refuse_unknown(version, tables)
     if version < needed:
         raise Unavailable(
             f"the store's tables {f'have version {version}' if version else 'do not exist yet'}, and reading needs "
@@ -140,8 +140,15 @@ def require_migrated(session: Session, tables: Tables = CATALOGUE) -> None:
         )
 
 
-def _refuse_newer(version: int, tables: Tables) -> None:
-    supported = migrations(tables)[-1][0]
+def _refuse_unknown(version: int, tables: Tables) -> None:
+    first, supported = migrations(tables)[0][0], migrations(tables)[-1][0]
+    if 0 < version < first:
+        raise Unavailable(
+            f"the store's tables have version {version}, from before the first release, and this version of Toolscript "
+            f"reads {first} and later: choose another data folder (--data-dir) or store, run `toolscript sync`, and "
+            "ingest your files again; nothing in this one was changed",
+            details={"store": "sql", "version": version, "supported": supported},
+        )
     if version > supported:
         raise Unavailable(
             f"the store's tables have version {version}, and this version of Toolscript knows up to {supported}: "

@@ -11,15 +11,13 @@ from pathlib import Path
 import pytest
 
 from toolscript.adapters.sql import database as sql_database
-from toolscript.adapters.sql.database import Database, migrations
-from toolscript.adapters.sql.feedback import SqlFeedback
+from toolscript.adapters.sql.database import AUDIT, CATALOGUE, Database, Tables, migrations
 from toolscript.adapters.sql.items import SqlItems
 from toolscript.adapters.sql.session import Session
 from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.adapters.sql.workflows import SqlWorkflows
-from toolscript.domain.catalog import Skill, Suggestion
+from toolscript.domain.catalog import Skill
 from toolscript.domain.errors import Forbidden, Invalid, Unavailable
-from toolscript.domain.feedback import Verdict
 from toolscript.domain.programs import Language, Workflow
 
 pytestmark = pytest.mark.req("H-15")
@@ -77,34 +75,42 @@ async def test_a_closed_store_is_unavailable(url: str) -> None:
         await database.read(count)
 
 
-async def test_a_catalogue_of_an_earlier_version_is_migrated(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_store_of_the_first_version_is_migrated(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     item = "INSERT INTO tools (item_id, server, type, name, description, terms) VALUES ('a', 's', 'tool', 'n', '', :b)"
     with monkeypatch.context() as then:
-        then.setattr(sql_database, "migrations", lambda *_: migrations()[:2])
+        then.setattr(sql_database, "migrations", lambda *_: migrations()[:1])
         earlier = Database(url)
         await earlier.write(lambda session: (session.run(INSERT, id="a", w=["x"]), session.run(item, b=b"")))
+        # The baseline is what the first 25 migrations made of an empty database: a store that has made them goes on.
+        await earlier.write(
+            lambda session: session.run_many(
+                "INSERT INTO toolscript_migrations (version) VALUES (:n)", [{"n": n} for n in range(1, 25)]
+            )
+        )
         await earlier.close()
     database = Database(url)
-    item_store, skill_store = SqlItems(database), SqlSkills(database)
-    (fingerprint,) = await item_store.get_fingerprints()
+    (fingerprint,) = await SqlItems(database).get_fingerprints()
     assert (fingerprint.id, fingerprint.classified) == ("a", "")
-    assert await skill_store.list_skills() == [Skill("a", "n", keywords=("x",), examples=("x",))]
-    assert await skill_store.seed_skills("later", [])
-    assert len(await skill_store.list_skills()) == 1
-    assert (await skill_store.add_suggestion(Suggestion("New", source_item_id="a"))).number == 1
+    assert await SqlSkills(database).list_skills() == [Skill("a", "n", keywords=("x",), examples=("x",))]
+    versions = await database.read(lambda session: session.rows("SELECT version FROM toolscript_migrations"))
+    assert {v["version"] for v in versions} == set(range(1, migrations()[-1][0] + 1))
     await database.close()
 
 
-async def test_recorded_requests_of_an_earlier_version_are_kept(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    verdict = Verdict("git__log", "show the log", "ci", 1.0)
-    insert = "INSERT INTO feedback_successes VALUES ('git__log', :digest, 'show the log', 'ci', 1.0, 'model', NULL)"
-    with monkeypatch.context() as then:
-        then.setattr(sql_database, "migrations", lambda *_: migrations()[:8])
-        earlier = Database(url)
-        await earlier.write(lambda session: session.run(insert, digest=verdict.digest))
-        await earlier.close()
-    database = Database(url)
-    assert await SqlFeedback(database).get_verdicts() == [verdict]
+@pytest.mark.req("X-07")
+@pytest.mark.parametrize("read_only", [False, True])
+@pytest.mark.parametrize("tables", [CATALOGUE, AUDIT], ids=["catalogue", "audit"])
+async def test_tables_from_before_the_first_version_are_refused_and_left_alone(
+    url: str, tables: Tables, read_only: bool
+) -> None:
+    database = Database(url, tables=tables)
+    older = migrations(tables)[0][0] - 1
+    await database.write(lambda session: session.run(f"DELETE FROM {tables.versions} WHERE version > {older}"))
+    await database.write(lambda session: session.run(f"INSERT INTO {tables.versions} (version) VALUES ({older})"))
+    with pytest.raises(Unavailable, match=rf"version {older}, from before the first release, .*--data-dir"):
+        Database(url, read_only=read_only, tables=tables)
+    versions = await database.read(lambda session: session.rows(f"SELECT version FROM {tables.versions}"))
+    assert [v["version"] for v in versions] == [older]
     await database.close()
 
 
@@ -182,12 +188,14 @@ async def test_a_read_only_database_reads_and_cannot_write(url: str) -> None:
 async def test_a_read_only_database_does_not_migrate_tables_of_an_earlier_version(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    newest = migrations()[-1][0]
+    first, newest = migrations()[0][0], migrations()[-1][0]
     with monkeypatch.context() as then:
-        then.setattr(sql_database, "migrations", lambda *_: migrations()[:2])
+        then.setattr(sql_database, "migrations", lambda *_: migrations()[:1])
         await Database(url).close()
     for _ in range(2):
-        with pytest.raises(Unavailable, match=rf"have version 2, and reading needs version {newest}: run a command"):
+        with pytest.raises(
+            Unavailable, match=rf"have version {first}, and reading needs version {newest}: run a command"
+        ):
             Database(url, read_only=True)
     await Database(url).close()
     await Database(url, read_only=True).close()
