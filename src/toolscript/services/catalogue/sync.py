@@ -20,7 +20,6 @@ from toolscript.ports.indexes import VectorCache, VectorIndex
 from toolscript.ports.models import Classifier, Embedder
 from toolscript.ports.stores import CatalogueVersion, FeedbackStore, ItemStore, PinStore, SkillStore
 from toolscript.retrieval.text.item_text import item_frequencies
-from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.indexing import MAX_KNOWN_ITEMS, CatalogueIndex, IndexPass, SyncReport
 from toolscript.services.catalogue.learning import Learning
 from toolscript.services.catalogue.quarantine_review import QuarantineReview
@@ -170,14 +169,6 @@ class Sync:
                 points = await self._index.find_points(None)
                 await self._index.update(items, IndexPass(points, skills, only_adds=True), progress)
             return self._index.servers
-
-    async def retire_demo(self) -> None:
-        """Makes the tools of the demo inactive, which earlier versions stored among those of servers. A server that
-        really offers one of them brings it back."""
-        demo = {item.id: item.digest for item in load_demo_items()}
-        async with self._lock:
-            stored = await self._item_store.get_fingerprints(item_ids=demo)
-            await self._retire([item.id for item in stored if item.is_active and item.digest == demo[item.id]])
 
     async def run(
         self,

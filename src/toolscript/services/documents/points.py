@@ -34,12 +34,6 @@ def of_tenant(tenant: str) -> Condition:
     return Condition("tenant", Op.EQ, tenant)
 
 
-def in_tenant(tenant: str) -> tuple[Condition, ...]:
-    """Restricts a search to a tenant's passages. Points of an earlier version, which were whole documents with another
-    kind of id, have no `part`: a repair replaces them."""
-    return of_tenant(tenant), Condition("part", Op.GTE, 0)
-
-
 def first_parts() -> Condition:
     """Restricts a search to one point of each document."""
     return Condition("part", Op.EQ, 0)

@@ -22,7 +22,7 @@ from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.fusion import FUSIONS, sort_scores
 from toolscript.retrieval.relevance import LegScores, Relevances, build_relevances
 from toolscript.retrieval.retriever import Legs, PreparedQuery, Retriever
-from toolscript.services.documents.points import DOCUMENTS, doc_of, first_parts, in_tenant, of_tenant
+from toolscript.services.documents.points import DOCUMENTS, doc_of, first_parts, of_tenant
 from toolscript.services.documents.request import USUAL_RELEVANCE, DocumentRun, SearchType, in_payload
 
 # Passages that a semantic ranking reads; more only for pages far down.
@@ -103,7 +103,7 @@ class DocumentRanker:
         """
         ask = run.ask
         wanted = in_payload(ask.where)
-        where = wanted.with_conditions(*in_tenant(run.tenant))
+        where = wanted.with_conditions(of_tenant(run.tenant))
         if not ask.text:
             return await self._list_all(run, where, end)
         if ask.min_relevance is not None:

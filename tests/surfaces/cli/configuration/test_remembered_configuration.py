@@ -18,7 +18,6 @@ from tests.servers import make_scripted_spec
 from tests.servers.gateway import run_gateway
 from toolscript.app.app import open_app
 from toolscript.domain.catalog import Suggestion
-from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.settings import load_settings
 from toolscript.surfaces.cli.client.catalogue import read_record
 from toolscript.surfaces.cli.main import run
@@ -85,16 +84,13 @@ def list_files(data: Path) -> list[Path]:
     return sorted(file for file in files if not file.name.startswith("audit.db") and file.parts[0] != "index")
 
 
-def fill(data: Path, *, demo_of_earlier_versions: bool = False, store: str | None = None) -> None:
-    """Adds a suggestion to the store, or the demo as earlier versions stored it."""
+def fill(data: Path) -> None:
+    """Adds a suggestion to the store."""
 
     async def write() -> None:
-        settings = load_settings(data_dir=data, search_model="hashed-64", store=store, variables={})
+        settings = load_settings(data_dir=data, search_model="hashed-64", variables={})
         async with open_app(settings) as app:
-            if demo_of_earlier_versions:
-                await app.sync.run(load_demo_items()[:DEMO_TOOLS])
-            else:
-                await app.skill_store.add_suggestion(Suggestion("Echoes", "What comes back.", "good__echo"))
+            await app.skill_store.add_suggestion(Suggestion("Echoes", "What comes back.", "good__echo"))
 
     asyncio.run(write())
 
@@ -107,36 +103,6 @@ def test_tools_of_the_demo_are_not_among_those_of_servers(demo_folder: Path) -> 
     assert (found["results"], find_tools()) == ([], [])
     assert "github" not in toolscript("get-types", "github", code=None).stdout
     assert (demo_folder / "demo").is_dir()
-
-
-@pytest.mark.parametrize("record", ["{}", None])
-def test_a_folder_of_an_earlier_version_loses_the_demo_when_servers_are_configured(
-    small_folder: Path, record: str | None
-) -> None:
-    fill(small_folder, demo_of_earlier_versions=True)
-    if record:
-        (small_folder / "catalogue.json").write_text(record)
-    configure({"github": make_scripted_spec(crash=True), "good": GOOD}, ".toolscript.json")
-    assert find_tools() == ["good__echo", "good__pid"]
-
-
-@pytest.mark.extended
-def test_commands_that_read_change_nothing_in_a_store_of_several_machines(
-    small_folder: Path, postgres: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TOOLSCRIPT_STORE", postgres)
-    fill(small_folder, demo_of_earlier_versions=True, store=postgres)
-    configure({"good": GOOD}, ".toolscript.json")
-    assert len(find_tools()) == DEMO_TOOLS
-    toolscript("sync")
-    assert find_tools() == ["good__echo", "good__pid"]
-
-
-def test_a_folder_of_an_earlier_version_keeps_its_tools_without_a_configuration(small_folder: Path) -> None:
-    file = configure({"good": GOOD}, "servers.json")
-    toolscript("sync", "--config", file)
-    (small_folder / "catalogue.json").write_text(json.dumps(read_record(small_folder).servers))
-    assert find_tools() == ["good__echo", "good__pid"]
 
 
 @pytest.mark.req("X-08")

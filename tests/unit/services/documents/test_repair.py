@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,12 +15,11 @@ import pytest
 from tests.fixtures.catalogue import CountingEmbedder
 from tests.fixtures.databases import open_memory_database
 from tests.fixtures.document_ingest import Ingest, sentences
-from toolscript.adapters.memory import HashedEmbedder
 from toolscript.adapters.sql.documents import SqlDocuments
 from toolscript.domain.documents import Document, StoredDocument
 from toolscript.domain.errors import InvalidArguments, Unavailable
-from toolscript.domain.filters import EVERYTHING, Filter
-from toolscript.domain.search import Point, Terms, Vector
+from toolscript.domain.filters import EVERYTHING
+from toolscript.domain.search import Point, Vector
 from toolscript.ports.stores import DocumentStore
 from toolscript.retrieval.bm25 import document_terms
 from toolscript.retrieval.query_forms import weigh_query_forms
@@ -29,7 +27,7 @@ from toolscript.retrieval.text.item_text import document_frequencies
 from toolscript.retrieval.text.words import stem, term, words
 from toolscript.services.documents import ingest as ingest_documents
 from toolscript.services.documents.ingest import IngestDocuments
-from toolscript.services.documents.points import DOCUMENTS, documents_collection, in_tenant
+from toolscript.services.documents.points import DOCUMENTS, documents_collection
 from toolscript.surfaces.cli.commands import gateway
 
 pytestmark = pytest.mark.req("D-09")
@@ -196,16 +194,6 @@ async def test_an_old_version_written_by_a_killed_process_is_replaced(before: st
     (point,) = await ingest.index.scroll(DOCUMENTS)
     assert point.payload["digest"] == newer.digest
     await database.close()
-
-
-async def test_points_of_an_earlier_version_are_left_out_of_a_search(ingest: Ingest) -> None:
-    await ingest.service.put("acme", [LONG])
-    vector = await HashedEmbedder(ingest.embedder.dimensions).embed_query("x")
-    payload = {"tenant": "acme", "doc_id": "old", "digest": "d"}
-    await ingest.index.upsert(DOCUMENTS, [Point(json.dumps(["acme", "old"]), vector, Terms(), payload)])
-    found = await ingest.index.scroll(DOCUMENTS, where=Filter(must=in_tenant("acme")))
-    assert {c.payload["doc_id"] for c in found} == {"long"}
-    assert await ingest.index.count(DOCUMENTS, Filter(must=in_tenant("other"))) == 0
 
 
 async def test_an_id_with_a_null_character_is_refused_by_every_method(ingest: Ingest) -> None:

@@ -29,7 +29,6 @@ from toolscript.ports.models import Embedder, Reranker
 from toolscript.ports.stores import DocumentStore
 from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.retriever import Retriever
-from toolscript.retrieval.text.item_text import document_frequencies
 from toolscript.services.access.plans import Plans
 from toolscript.services.documents import hits as document_hits
 from toolscript.services.documents import hits as document_reading
@@ -37,7 +36,7 @@ from toolscript.services.documents import ranking as document_ranking
 from toolscript.services.documents import search as document_search
 from toolscript.services.documents.ingest import IngestDocuments
 from toolscript.services.documents.page_tokens import PageTokens
-from toolscript.services.documents.points import DOCUMENTS, DocumentDraft, documents_collection
+from toolscript.services.documents.points import DOCUMENTS, documents_collection
 from toolscript.services.documents.request import DocumentRun
 from toolscript.services.documents.search import DocumentHit, DocumentQuery, DocumentSearch, SearchType
 
@@ -616,19 +615,6 @@ async def test_reranked_scores_fall_and_equal_ones_are_ordered_by_id(
     assert len({h.score for h in hits[:12]}) >= 2
     first = await archive.ids("rent", top_k=12)
     assert {h.doc_id for h in hits[:2]} == set(first[:2])
-
-
-@pytest.mark.req("D-04")
-async def test_points_of_an_earlier_version_are_ignored(archive: Archive) -> None:
-    draft = DocumentDraft("acme", WINE, has_model=False)
-    draft.frequencies = document_frequencies(WINE)
-    (point,) = draft.build_points({})
-    payload = {"tenant": "acme", "doc_id": "wine"}
-    vector: Vector = np.full(64, 0.125, np.float32)
-    await archive.index.upsert(DOCUMENTS, [replace(point, id='["acme", "wine"]', vector=vector, payload=payload)])
-    for kind in (SEMANTIC, KEYWORD, HYBRID):
-        assert (await archive.ids("red wine", search_type=kind)).count("wine") == 1
-    assert (await archive.ids()).count("wine") == 1
 
 
 @pytest.mark.req("D-12")

@@ -8,7 +8,7 @@ import os
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,21 +24,19 @@ class Announcement:
 
     url: str
     pid: int
-    config: str | None = ""
-    """The file that the gateway reads; None for the default files, empty in the file of an older version."""
-    key: str | None = None
+    config: str | None
+    """The file that the gateway reads; None for the default files."""
+    key: str | None
     """Signs the tokens of the owner's commands."""
-    started_at: str | None = None
-    """None in the file of an older version."""
-    settings: Mapping[str, str] = field(default_factory=dict)
+    started_at: str
+    settings: Mapping[str, str]
     """The values that are not the defaults, by variable; digests of those that are secret."""
-    process_start: str | None = None
-    """When the process started: another process may get its id later. None in the file of an older version."""
+    process_start: str | None
+    """When the process started: another process may get its id later. None where the system does not say."""
 
     def describe(self) -> str:
         """`http://127.0.0.1:3780 (process 4711, since 2026-11-16 20:01:59)`, in local time."""
-        since = f", since {format_time(self.started_at)}" if self.started_at else ""
-        return f"{self.url} (process {self.pid}{since})"
+        return f"{self.url} (process {self.pid}, since {format_time(self.started_at)})"
 
 
 @contextmanager
@@ -56,7 +54,6 @@ def announce_gateway(settings: Settings, url: str, *, key: str | None = None) ->
         find_process_start(os.getpid()),
     )
     text = json.dumps(asdict(announcement))
-    (settings.data / f"{FILE}.new").unlink(missing_ok=True)  # the draft of an earlier version: others may read it
     replace_file(note, text)
     try:
         yield
@@ -71,7 +68,7 @@ def read_announcement(data: Path) -> Announcement | None:
     process id by now, and must not get our key or our signals."""
     try:
         note = json.loads((data / FILE).read_text(encoding="utf-8"))
-        known = {each.name: note[each.name] for each in fields(Announcement) if each.name in note}
+        known = {each.name: note[each.name] for each in fields(Announcement)}
         is_valid = isinstance(known["url"], str) and isinstance(known["pid"], int) and known["pid"] > 0
     except (OSError, ValueError, TypeError, KeyError):
         return None

@@ -44,7 +44,7 @@ class CatalogueRecord:
     config: Path | None = None
     """The file of --config; None for the default files."""
     folder: Path | None = None
-    """The folder that the default file of a project was looked for in; None in folders of earlier versions."""
+    """The folder that the default file of a project was looked for in."""
     servers: dict[str, str] = field(default_factory=dict)
     stopped: dict[str, str] = field(default_factory=dict)
 
@@ -182,8 +182,6 @@ async def prepare_catalogue(
         return (await load_demo(app)).classified
     if choice.note:
         print_note(choice.note)
-    if choice.record.folder is None and (refresh or not _is_shared(choice.settings)):
-        await app.sync.retire_demo()  # a folder of an earlier version
     specs = choice.configuration.servers
     stored = frozenset() if refresh else await app.sync.complete_index()
     if refresh or (specs and not stored):
@@ -218,8 +216,8 @@ def read_record(data: Path) -> CatalogueRecord:
 
 
 def _read_record_or_raise(data: Path) -> CatalogueRecord:
-    """What the data folder remembers; nothing without a record. Earlier versions wrote only the servers. Raises
-    Unavailable for a record that cannot be read."""
+    """What the data folder remembers; nothing without a record. Raises Unavailable for a record
+    that cannot be read."""
     try:
         return _parse_record((data / FILE).read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError):
@@ -237,13 +235,11 @@ def _parse_record(text: str) -> CatalogueRecord:
     content = json.loads(text)
     if not isinstance(content, dict):
         raise TypeError("it is not a JSON object")
-    if not isinstance(content.get("servers"), dict):
-        return CatalogueRecord(servers=_as_texts(content))
-    config, folder, stopped = content.get("config"), content.get("folder"), content.get("stopped")
+    servers, config, folder, stopped = (content.get(name) for name in ("servers", "config", "folder", "stopped"))
     return CatalogueRecord(
         Path(config) if config else None,
         Path(folder) if folder else None,
-        _as_texts(content["servers"]),
+        _as_texts(servers if isinstance(servers, dict) else {}),
         _as_texts(stopped if isinstance(stopped, dict) else {}),
     )
 

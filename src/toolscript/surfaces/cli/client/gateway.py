@@ -177,7 +177,7 @@ def _sign_as_owner(settings: Settings, request: urllib.request.Request) -> bool:
     """Adds the token of the data folder's owner; returns whether that is possible."""
     try:
         credentials = build_credentials(settings, settings.tenant)
-    except (Unavailable, ImportError):  # a gateway of an older version, or an installation without PyJWT
+    except (Unavailable, ImportError):  # an installation without PyJWT
         return False
     for name, value in credentials.items():
         request.add_header(name, value)

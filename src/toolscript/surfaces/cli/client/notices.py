@@ -72,7 +72,7 @@ def report_void_settings(settings: Settings) -> None:
                 print_note(f"--{name} has no effect: the gateway at {settings.gateway_url} and your key decide that")
         return
     announced = read_announcement(settings.data)
-    if announced is None or announced.started_at is None:  # an older version does not tell its settings
+    if announced is None:
         return
     own = {get_variable(name) for name in OWN_SETTINGS.split()}
     for variable, value in describe_values(settings, salt=announced.key or "").items():

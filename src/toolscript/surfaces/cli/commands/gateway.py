@@ -311,8 +311,6 @@ class GatewayRun:
         specs, record = self._configuration.servers, self._choice.record
         if self._choice.note:
             self._console.print(escape_markup(self._choice.note))
-        if record.folder is None:
-            await app.sync.retire_demo()
         with board.show():
             await app.gateway.apply(specs, listed=record.servers, stopped=record.stopped)
             await retire_renamed(app, self._choice)

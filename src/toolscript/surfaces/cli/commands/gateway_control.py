@@ -14,7 +14,7 @@ import click
 
 from toolscript.domain.errors import Forbidden, NotFound, ToolscriptError, Unavailable
 from toolscript.settings import Settings
-from toolscript.surfaces.cli.client.announcement import Announcement, find_process_start, format_time, is_alive
+from toolscript.surfaces.cli.client.announcement import Announcement, format_time, is_alive
 from toolscript.surfaces.cli.client.gateway import find_running_gateway, is_gateway_running, send_to_gateway
 from toolscript.surfaces.cli.client.session import read_settings
 from toolscript.surfaces.cli.terminal import options
@@ -62,12 +62,6 @@ def stop() -> None:
     running = find_running_gateway(settings)
     if running is None:
         raise NotFound(f"no gateway runs on {settings.data}", details={"folder": str(settings.data)})
-    if running.process_start is None and find_process_start(running.pid):
-        raise Unavailable(
-            f"it is unknown whether process {running.pid} is the gateway at {running.url}: an older version wrote "
-            f"gateway.json. If it is, end it with `kill {running.pid}`",
-            details={"url": running.url, "pid": running.pid},
-        )
     try:
         os.kill(running.pid, signal.SIGTERM)
     except ProcessLookupError:

@@ -352,7 +352,7 @@ def _show_servers(answer: Mapping[str, Any]) -> None:
     print_table(columns, answer["servers"], empty)
     if answer["configurationError"]:
         click.echo(click.style("configuration: ", fg="red") + answer["configurationError"], err=True)
-    for warning in answer.get("configurationWarnings", ()):  # a gateway of an older version has none
+    for warning in answer["configurationWarnings"]:
         click.echo(click.style("configuration: ", fg="yellow") + warning, err=True)
 
 
