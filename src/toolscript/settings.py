@@ -222,11 +222,6 @@ class Settings:
         "creates.",
         secret=True,
     )
-    client_id_url: str | None = _setting(
-        None,
-        "Address of a client id metadata document of Toolscript, which `toolscript login` gives to authorization "
-        "servers that support such documents, instead of registering a client.",
-    )
     profile: str = _setting(
         "default", "Profile of `toolscript mcp`: which tools its agent sees. The configuration defines profiles."
     )

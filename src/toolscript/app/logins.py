@@ -27,9 +27,6 @@ KEY_FILE = "login.key"
 class LateOAuthServers:
     """OAuth, whose package is imported when it is first used, in a thread: that takes a second."""
 
-    def __init__(self, client_id_url: str | None) -> None:
-        self._client_id_url = client_id_url
-
     async def authorize(self, spec: ServerSpec, browser: Browser, scopes: Sequence[str]) -> Login:
         return await (await self._open()).authorize(spec, browser, scopes)
 
@@ -46,13 +43,13 @@ class LateOAuthServers:
     def _servers(self) -> AuthorizationServers:
         with require_extra("server", "logging in"):
             from toolscript.adapters.mcp.oauth.servers import OAuthServers
-        return OAuthServers(self._client_id_url)
+        return OAuthServers()
 
 
 def build_logins(settings: Settings, database: Database) -> Logins:
     """The logins of a database. Raises Invalid for an unusable key."""
     key = InstallationKey(settings.login_key, settings.data / KEY_FILE)
-    return Logins(SqlLogins(database, key), LateOAuthServers(settings.client_id_url))
+    return Logins(SqlLogins(database, key), LateOAuthServers())
 
 
 @asynccontextmanager

@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 
 from toolscript.domain.catalog import Item, ItemFingerprint
-from toolscript.domain.errors import NotFound
 from toolscript.domain.servers import TrustPolicy
 from toolscript.ports.indexes import VectorCache, VectorIndex
 from toolscript.ports.models import Classifier, Embedder
@@ -131,18 +130,12 @@ class Sync:
             await self._retire_others(await self._record_servers())
         return bool(self._configured) and self._configuration not in known
 
-    async def take_over(self, configuration: str) -> None:
-        """Forgets another configuration, such as one whose file was renamed: items of servers that only it names become
-        inactive. Raises NotFound, with the configurations there are."""
+    async def retire_configuration(self, configuration: str) -> None:
+        """Forgets another configuration, whose file was renamed: items of servers that only it names become inactive.
+        Does nothing if the store does not know it."""
         async with self._lock:
-            others = (await self._item_store.list_configurations()).keys() - {self._configuration}
-            if configuration not in others:
-                known = ", ".join(sorted(name or DEFAULT_FILES for name in others)) or "none"
-                raise NotFound(
-                    f"no other configuration {configuration or DEFAULT_FILES} in this store: there are {known}",
-                    details={"field": "take_over", "allowed": sorted(others)},
-                )
-            await self._retire_others(await self._item_store.forget_configuration(configuration))
+            if configuration in (await self._item_store.list_configurations()).keys() - {self._configuration}:
+                await self._retire_others(await self._item_store.forget_configuration(configuration))
 
     async def _record_servers(self) -> frozenset[str]:
         return await self._item_store.set_servers(

@@ -113,6 +113,3 @@ def test_tools_of_a_renamed_configuration_leave_a_store_of_several_machines(
 
     toolscript("sync", "--config", configure({"other": first}, "other.json"))
     assert find_tools() == ["kept__pid", "other__echo"]  # perhaps another machine uses the first file
-    assert "there are" in toolscript("sync", "--take-over", "never.json", code=4).stderr
-    toolscript("sync", "--take-over", after)
-    assert find_tools() == ["other__echo"]

@@ -16,7 +16,6 @@ from toolscript.adapters.sql.catalogue_version import SqlCatalogueVersion
 from toolscript.adapters.sql.items import SqlItems
 from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.domain.catalog import Assignment, Item, Skill
-from toolscript.domain.errors import NotFound
 from toolscript.domain.filters import EVERYTHING, Filter
 from toolscript.domain.search import Point, Terms, Vector
 from toolscript.services.catalogue import indexing
@@ -230,7 +229,7 @@ async def test_a_gateway_retires_only_tools_of_servers_that_no_configuration_nam
 
 
 @pytest.mark.req("X-08", "G-20")
-async def test_tools_of_a_configuration_that_nobody_uses_are_retired_on_request_and_after_a_week() -> None:
+async def test_tools_of_a_configuration_that_nobody_uses_are_retired_after_a_rename_and_after_a_week() -> None:
     """A configuration file was renamed: the tools of the old name have no gateway."""
     database, index, embedder = open_memory_database(), MemoryIndex(), HashedEmbedder(16)
     await index.open(tools_collection(embedder.model, embedder.dimensions))
@@ -248,11 +247,10 @@ async def test_tools_of_a_configuration_that_nobody_uses_are_retired_on_request_
         await gateway.configure(servers)
         for server in servers:
             await gateway.run([Item(server, "do")], servers=[server])
-    with pytest.raises(NotFound, match=r"no other configuration /odl\.json.*there are /old\.json"):
-        await new.take_over("/odl.json")
-    with pytest.raises(NotFound):
-        await new.take_over("/new.json")
-    await new.take_over("/old.json")
+    for configuration in ("/unknown.json", "/new.json"):
+        await new.retire_configuration(configuration)
+    assert await find_tools() == ["a__do", "both__do", "c__do"]
+    await new.retire_configuration("/old.json")
     assert await find_tools() == ["both__do", "c__do"]
     assert await index.count(TOOLS) == 2
 

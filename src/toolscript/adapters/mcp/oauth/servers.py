@@ -47,15 +47,7 @@ _BASIC, _POST, _NONE = "client_secret_basic", "client_secret_post", "none"
 class OAuthServers:
     """The authorization servers of MCP servers."""
 
-    def __init__(self, client_id_url: str | None = None, clock: Callable[[], float] = time.time) -> None:
-        """`client_id_url` is the address of a client id metadata document. Raises Invalid."""
-        if client_id_url and not is_valid_client_metadata_url(client_id_url):
-            raise Invalid(
-                "TOOLSCRIPT_CLIENT_ID_URL must be an https address with a path, such as "
-                "https://example.com/toolscript/client.json",
-                details={"field": "TOOLSCRIPT_CLIENT_ID_URL"},
-            )
-        self._client_id_url = client_id_url
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
 
     async def authorize(self, spec: ServerSpec, browser: Browser, scopes: Sequence[str]) -> Login:
@@ -112,7 +104,7 @@ class OAuthServers:
     ) -> tuple[str, str | None, str]:
         """A client id document where the server supports them, the configured client id, or a new registration: the id,
         the secret, and how the client authenticates."""
-        own, document = spec.oauth.client_id, self._client_id_url
+        own, document = spec.oauth.client_id, ""
         if is_valid_client_metadata_url(own) and not spec.oauth.client_secret:
             own, document = "", own
         if own:

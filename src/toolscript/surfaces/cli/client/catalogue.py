@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolscript.configuration.data_files import replace_file
 from toolscript.configuration.files import FILE_NAME, Configuration, load_configuration
-from toolscript.domain.errors import Invalid, NotFound, Unavailable
+from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.programs import WORKFLOW_SERVER
 from toolscript.domain.servers import ServerSpec, ServerStart, ServerState
 from toolscript.settings import Settings
@@ -281,8 +281,7 @@ async def retire_renamed(app: App, choice: CatalogueChoice) -> None:
     """Retires what only the former name of the configuration has, after a rename of its file. Elsewhere the new
     configuration has replaced all others."""
     if choice.renamed is not None and _is_shared(choice.settings):
-        with suppress(NotFound):
-            await app.sync.take_over(choice.renamed)
+        await app.sync.retire_configuration(choice.renamed)
 
 
 async def connect_servers(

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -30,14 +29,8 @@ Answer = Mapping[str, Any]
 @click.command()
 @click.option("--reclassify", is_flag=True, help="Classify every tool again, not only new and changed ones.")
 @click.option("--force", is_flag=True, help="The same, including tools that a person has assigned to skills.")
-@click.option(
-    "--take-over",
-    metavar="FILE",
-    help="A configuration that nobody uses any more, such as the former name of this one: tools that only it names are "
-    "retired. For a store that several machines share. `default`: the default files.",
-)
 @options.catalogue
-def sync(take_over: str | None, **wanted: bool) -> None:
+def sync(**wanted: bool) -> None:
     """Update catalogue, skills and index to what the servers offer now.
 
     A gateway that runs on the data folder does the work; without one the configured servers are connected, or the
@@ -48,10 +41,7 @@ def sync(take_over: str | None, **wanted: bool) -> None:
     \b
     toolscript sync
     toolscript sync --reclassify --json
-    toolscript sync --take-over ~/servers-before.json
     """
-
-    former = None if take_over is None else _name_configuration(take_over)
 
     async def request(session: CommandSession) -> Any:
         from rich.console import Console
@@ -59,8 +49,8 @@ def sync(take_over: str | None, **wanted: bool) -> None:
         with nullcontext() if session.app else Console(stderr=True).status("Syncing"):
             return await session.request(
                 "/api/v1/sync",
-                lambda app: _sync(app, session.classified, former, **wanted),
-                body=wanted if former is None else {**wanted, "take_over": former},
+                lambda app: _sync(app, session.classified, **wanted),
+                body=wanted,
                 timeout_seconds=TIMEOUT_SECONDS,
             )
 
@@ -70,14 +60,7 @@ def sync(take_over: str | None, **wanted: bool) -> None:
         sys.exit(3)
 
 
-def _name_configuration(file: str) -> str:
-    """The name under which the store knows the configuration of a file."""
-    return "" if file == "default" else str(Path(file).expanduser().absolute())
-
-
-async def _sync(app: App, classified: int, former: str | None, **wanted: bool) -> Answer:
-    if former is not None:
-        await app.sync.take_over(former)
+async def _sync(app: App, classified: int, **wanted: bool) -> Answer:
     with show_bar("Classifying tools") as show_progress:
         report = await app.resync.run(**wanted, just_connected=True, progress=show_progress)
     return build_sync_response(replace(report, classified=report.classified + classified))

@@ -200,10 +200,8 @@ async def release_tool(tool_id: ToolId, app: CurrentApp) -> JsonResponse:
     "/sync",
     summary="Update catalogue, skills and index now",
     response_model=schemas.SyncResponse,
-    responses=errors(400, 404),
+    responses=errors(400),
 )
 async def run_sync(app: CurrentApp, body: schemas.SyncRequest | None = None) -> JsonResponse:
     body = body or schemas.SyncRequest()
-    if body.take_over is not None:
-        await app.sync.take_over(body.take_over)
     return JsonResponse(build_sync_response(await app.resync.run(reclassify=body.reclassify, force=body.force)))

@@ -125,12 +125,6 @@ class SyncRequest(RequestModel):
 
     reclassify: StrictBool = Field(default=False, description="Classify every item again.")
     force: StrictBool = Field(default=False, description="Also classify items that a person assigned to skills.")
-    take_over: str | None = Field(
-        default=None,
-        max_length=4096,
-        description="Path of a configuration file that no gateway uses any more: tools that only it names are retired.",
-        examples=["/etc/toolscript/old.json"],
-    )
 
 
 class _SkillFields(ResponseModel):

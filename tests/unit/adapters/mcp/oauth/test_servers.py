@@ -48,8 +48,8 @@ def web(authorization: Authorization) -> Iterator[ProtectedServer]:
         yield server
 
 
-async def _log_in(spec: ServerSpec, user: UserWithBrowser | None = None, *scopes: str, document: str = "") -> Login:
-    return await OAuthServers(document or None).authorize(spec, user or UserWithBrowser(), scopes)
+async def _log_in(spec: ServerSpec, user: UserWithBrowser | None = None, *scopes: str) -> Login:
+    return await OAuthServers().authorize(spec, user or UserWithBrowser(), scopes)
 
 
 @pytest.mark.parametrize("transport", [Transport.HTTP, Transport.SSE])
@@ -77,14 +77,13 @@ async def test_a_client_id_document_is_preferred_to_a_registration(
     authorization: Authorization, web: ProtectedServer
 ) -> None:
     clients = authorization.get_record()["clients"]
-    assert (await _log_in(web.make_spec(), document=DOCUMENT)).client_id == DOCUMENT
     assert (await _log_in(web.make_spec(client_id=DOCUMENT))).client_id == DOCUMENT
     assert authorization.get_record()["clients"] == clients
 
 
 async def test_a_server_without_support_for_documents_gets_a_registration() -> None:
     with serving_authorization() as authorization, serving_protected(authorization.issuer) as server:
-        assert (await _log_in(server.make_spec(), document=DOCUMENT)).client_id != DOCUMENT
+        assert (await _log_in(server.make_spec(client_id=DOCUMENT))).client_id != DOCUMENT
         assert authorization.get_record()["clients"] == 1
 
 
@@ -237,8 +236,3 @@ async def test_a_token_that_lasts_for_ever_has_an_end(seconds: str) -> None:
 def _make_login(token_endpoint: str) -> Login:
     resource = "http://127.0.0.1/mcp"
     return Login("1", "https://a.example", resource, "me", token_endpoint, "the-access-token", "the-refresh-token")
-
-
-def test_a_client_id_document_needs_an_https_address() -> None:
-    with pytest.raises(Invalid, match="TOOLSCRIPT_CLIENT_ID_URL"):
-        OAuthServers("http://toolscript.example/client.json")
