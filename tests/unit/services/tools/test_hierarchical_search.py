@@ -28,7 +28,7 @@ from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.items import SqlItems
 from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.domain.catalog import Assignment, Classification, Item, ItemType, Origin, Schemas, Skill
-from toolscript.domain.errors import Invalid, InvalidArguments, Unavailable
+from toolscript.domain.errors import InvalidArguments, Unavailable
 from toolscript.domain.filters import EVERYTHING, Filter
 from toolscript.domain.search import Candidate, Point, SimilarityRange, Terms, Vector
 from toolscript.ports.models import Embedder
@@ -628,21 +628,6 @@ async def test_a_skill_without_tools_gives_an_empty_list() -> None:
     assert [(h.skill.id, h.skill.tool_count) for h in found.skills] == [("plants", 0)]
     assert (list(found.tools), found.skill_ids_used) == ([], ["plants"])
     assert found.report.degraded == []
-
-
-@pytest.mark.req("H-02", "X-03")
-@pytest.mark.parametrize("query", ["", " ", "\t\n", "\u00a0\u2003"])
-async def test_a_blank_query_is_refused(every: Library, query: str) -> None:
-    for asking in (
-        every.search(query),
-        every.search(query, limit=0),
-        every.service.find_skills(query),
-        every.service.find_tools(HierarchicalQuery(query)),
-    ):
-        with pytest.raises(Invalid, match="blank") as caught:
-            await asking
-        assert not isinstance(caught.value, InvalidArguments)
-        assert caught.value.details["field"] == "query"
 
 
 @pytest.mark.req("H-02", "X-03")
