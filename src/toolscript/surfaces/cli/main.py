@@ -6,7 +6,7 @@ import logging
 import os
 import select
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, NoReturn
@@ -16,6 +16,7 @@ import click
 from toolscript import __version__
 from toolscript.domain import errors
 from toolscript.domain.errors import ToolscriptError
+from toolscript.surfaces.cli.terminal.command_group import CommandGroup
 from toolscript.surfaces.cli.terminal.text import format_json, printable
 
 EXIT_CODES: dict[type[ToolscriptError], int] = {
@@ -65,14 +66,46 @@ COMMANDS = {
     "watch": "ingest.watch:watch",
     "workflows": "code.workflows:workflows",
 }
+# How `toolscript --help` lists the commands.
+SECTIONS: Mapping[str, Sequence[str]] = {
+    "Find": ("search", "list-tools", "skills", "documents", "knowledge"),
+    "Call": ("call", "run", "workflows", "results", "get-types"),
+    "Servers": ("setup", "mcp", "gateway", "open", "servers", "list-servers", "login", "logout"),
+    "Files": ("ingest", "watch", "jobs"),
+    "Share": ("keys", "approvals", "quarantine", "calls"),
+    "Maintain": ("sync", "index", "eval", "feedback", "completion"),
+}
+# What `toolscript` alone prints.
+FIRST_STEPS = """\
+Toolscript: one search engine for everything an agent needs to find.
+
+  toolscript setup                  Move the servers of your MCP clients behind
+                                    Toolscript.
+  toolscript gateway start          Connect to all servers, and serve HTTP, MCP
+                                    and the console.
+  toolscript search "send a mail"   Find the tools for a task.
+  toolscript call TOOL              Call a tool.
+  toolscript ingest FOLDER          Make files and folders searchable.
+
+All commands: toolscript --help. One command: toolscript search --help.
+"""
 INTERRUPTED = 130
 STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
 
 log = logging.getLogger(__name__)
 
 
-class _Toolscript(click.Group):
+class _Toolscript(CommandGroup):
     """Imports a command when it is used; prints an error as one message and exits with its code."""
+
+    def get_sections(self, ctx: click.Context) -> Mapping[str, Sequence[str]]:  # noqa: ARG002
+        return SECTIONS
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args and not ctx.resilient_parsing:
+            click.echo(FIRST_STEPS, nl=False)
+            ctx.exit()
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return sorted(COMMANDS.keys() | self.commands.keys())

@@ -40,12 +40,12 @@ Answer = Mapping[str, Any]
 @options.gateway
 @options.as_json
 def calls(summary: str | None, limit: int, page_token: str | None, **filters: Any) -> None:
-    """List the calls of tools, newest first; with --kind, the searches for tools, the requests that were refused
-    because they had no valid key, or one without the scope, or the changes of servers and logins at them.
+    """List who called which tool, newest first.
 
-    Each has its time, caller, tool, outcome and milliseconds, and a digest of its arguments, or with
-    TOOLSCRIPT_AUDIT_ARGUMENTS=redacted their values; never a secret. Reads the audit of the gateway that runs, or
-    without one that of the data folder.
+    Each call has its time, caller, tool, outcome and milliseconds, and a digest of its arguments. With
+    TOOLSCRIPT_AUDIT_ARGUMENTS=redacted it has the arguments without secrets. --kind lists other events: searches for
+    tools, refused requests (without a valid key, or without the scope), or changes of servers and logins. Reads the
+    audit of the running gateway, or of the data folder if no gateway runs.
 
     \b
     toolscript calls --since 1h --outcome error

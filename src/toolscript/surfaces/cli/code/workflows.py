@@ -15,6 +15,7 @@ from toolscript.surfaces.cli.client.catalogue import choose_catalogue
 from toolscript.surfaces.cli.client.session import CommandSession, read_settings, request_once, run_in_session
 from toolscript.surfaces.cli.code.run import ENDINGS
 from toolscript.surfaces.cli.terminal import options
+from toolscript.surfaces.cli.terminal.command_group import CommandGroup
 from toolscript.surfaces.cli.terminal.tables import Columns, print_table
 from toolscript.surfaces.cli.terminal.text import print_answer, print_note, print_text
 
@@ -31,7 +32,7 @@ Answer = Mapping[str, Any]
 name_argument = click.argument("name")
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=CommandGroup, invoke_without_command=True)
 @options.catalogue
 @click.pass_context
 def workflows(context: click.Context) -> None:
@@ -43,7 +44,7 @@ def workflows(context: click.Context) -> None:
     `code-typescript` and TOOLSCRIPT_CODE=typescript, where the gateway runs.
 
     \b
-    toolscript workflows save open_issues issues.ts --description "Counts the open issues of a repository."
+    toolscript workflows save open_issues issues.ts --description "Open issues"
     toolscript call workflows__open_issues '{"repository": "toolscript"}'
     """
     if context.invoked_subcommand is None:
@@ -74,7 +75,7 @@ def save(name: str, file: Path, description: str | None, parameters: Path | None
     FILE ends in .py or .ts. What is not given stays as it is.
 
     \b
-    toolscript workflows save open_issues issues.ts --description "Counts the open issues of a repository." \\
+    toolscript workflows save open_issues issues.ts --description "Open issues" \\
         --parameters parameters.json
     """
     language = ENDINGS.get(file.suffix)

@@ -16,7 +16,7 @@ SETUP = {
 @click.argument("shell", type=click.Choice(list(SETUP)))
 @click.pass_context
 def completion(context: click.Context, shell: str) -> None:
-    """Print the script that completes commands, options, tools, servers and skills of toolscript in SHELL."""
+    """Print the completion script for a shell. It completes commands, options, tools, servers and skills."""
     completion_class = get_completion_class(shell)
     if completion_class is not None:
         click.echo(completion_class(context.find_root().command, {}, "toolscript", "_TOOLSCRIPT_COMPLETE").source())

@@ -18,6 +18,7 @@ from toolscript.domain.errors import NotFound, ToolscriptError
 from toolscript.surfaces.cli.client.gateway import MAX_BODY_BYTES
 from toolscript.surfaces.cli.client.session import CommandSession, read_settings, run_in_session
 from toolscript.surfaces.cli.terminal import options
+from toolscript.surfaces.cli.terminal.command_group import CommandGroup
 from toolscript.surfaces.cli.terminal.tables import print_table
 from toolscript.surfaces.cli.terminal.text import (
     NOTHING_RELEVANT,
@@ -56,7 +57,7 @@ def _tenant_options(command: Command) -> Command:
     return options.tenant(options.data_dir(options.gateway(options.as_json(command))))
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def documents() -> None:
     """Search, list, show and remove the documents of one tenant.
 
@@ -87,7 +88,7 @@ def search(query: str, limit: int, filters: tuple[str, ...], **request: Any) -> 
 
     \b
     toolscript documents search "how do we rotate the keys"
-    toolscript documents search lease --type keyword --filter year>=2024 --filter tags=contract
+    toolscript documents search lease --filter "year>=2024" --filter tags=contract
     toolscript documents search --filter team=search
     """
     request |= {

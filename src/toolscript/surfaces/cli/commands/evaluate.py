@@ -58,7 +58,9 @@ class Measurement:
 @options.model
 @options.as_json
 def evaluate(folders: tuple[Path, ...], pipeline: str, against: str | None, live: bool, curve: bool) -> None:
-    """Measure search quality: Hit@1, R@5, R@10, NDCG@10, C@10 and MRR, with 95 % bootstrap intervals.
+    """Measure search quality with judged queries.
+
+    Prints Hit@1, R@5, R@10, NDCG@10, C@10 and MRR, with 95 % bootstrap intervals.
 
     Each DIR has tools.jsonl[.gz], documents.jsonl or books.toml, and queries.jsonl; without DIR the demo set is
     measured. Books are searched by meaning; any of the passages that answer a question counts. `answered` is the share
@@ -71,7 +73,7 @@ def evaluate(folders: tuple[Path, ...], pipeline: str, against: str | None, live
     the data folder. The console's page Quality gives the same figures, and saves its queries for it.
 
     \b
-    toolscript eval sets/azure sets/metatool --pipeline hybrid --against baseline --curve
+    toolscript eval sets/azure --pipeline hybrid --against baseline --curve
     toolscript eval my-queries --live
     """
     from toolscript.evaluation.metrics import NAMES

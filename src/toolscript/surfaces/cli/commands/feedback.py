@@ -11,6 +11,7 @@ import click
 from toolscript.surfaces.cli.client.completion import complete
 from toolscript.surfaces.cli.client.session import request_once
 from toolscript.surfaces.cli.terminal import options
+from toolscript.surfaces.cli.terminal.command_group import CommandGroup
 from toolscript.surfaces.cli.terminal.tables import Columns, print_table
 from toolscript.surfaces.cli.terminal.text import confirm_or_raise, format_count, print_text, printable
 
@@ -26,7 +27,7 @@ Answer = Mapping[str, Any]
 tool_argument = click.argument("tool_id", metavar="TOOL", shell_complete=complete("tools"))
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=CommandGroup, invoke_without_command=True)
 @options.catalogue
 @click.pass_context
 def feedback(context: click.Context) -> None:
@@ -88,7 +89,7 @@ def mark(tool_id: str, query: str, verdict: str | None) -> None:
 
     \b
     toolscript feedback mark git__git_commit "put my changes into version control"
-    toolscript feedback mark git__git_log "put my changes into version control" --wrong
+    toolscript feedback mark git__git_log "put my changes into a commit" --wrong
     """
     useful = {None: True, "wrong": False, "none": None}[verdict]
 

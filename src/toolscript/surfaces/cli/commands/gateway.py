@@ -40,6 +40,7 @@ from toolscript.surfaces.cli.client.shutdown import on_stop_signal
 from toolscript.surfaces.cli.commands import gateway_control
 from toolscript.surfaces.cli.commands.search import show
 from toolscript.surfaces.cli.terminal import options
+from toolscript.surfaces.cli.terminal.command_group import CommandGroup
 from toolscript.surfaces.cli.terminal.server_board import Board
 from toolscript.surfaces.cli.terminal.tables import open_console
 from toolscript.surfaces.cli.terminal.text import escape_markup, format_count
@@ -71,7 +72,7 @@ MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 5.0, 60.0
 log = logging.getLogger(__name__)
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def gateway() -> None:
     """Serve all configured MCP servers as one."""
 

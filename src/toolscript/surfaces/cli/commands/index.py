@@ -13,6 +13,7 @@ from toolscript.surfaces.cli.client.catalogue import choose_catalogue
 from toolscript.surfaces.cli.client.gateway import require_no_gateway
 from toolscript.surfaces.cli.client.session import read_settings
 from toolscript.surfaces.cli.terminal import options
+from toolscript.surfaces.cli.terminal.command_group import CommandGroup
 from toolscript.surfaces.cli.terminal.progress import show_bar
 from toolscript.surfaces.cli.terminal.text import format_count, print_answer, print_note
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 NOT_INDEXED = "knowledge is not indexed and cannot be found: there is no embedding model (TOOLSCRIPT_SEARCH_MODEL)"
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def index() -> None:
     """Maintain the vector index."""
 

@@ -16,6 +16,7 @@ from toolscript.domain.access import DEFAULT_PLAN, MAX_CALLS, AccessKey, CallLim
 from toolscript.domain.errors import Invalid
 from toolscript.surfaces.cli.client.session import read_settings
 from toolscript.surfaces.cli.terminal import options
+from toolscript.surfaces.cli.terminal.command_group import CommandGroup
 from toolscript.surfaces.cli.terminal.tables import Columns, print_table
 from toolscript.surfaces.cli.terminal.text import print_answer, print_note
 from toolscript.surfaces.json.access import build_key_response, build_keys_response
@@ -35,7 +36,7 @@ FIRST_KEY = (
 )
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def keys() -> None:
     """Create, list and revoke keys for the gateway.
 
@@ -86,7 +87,7 @@ def create(
 
     \b
     toolscript keys create ci --scope search --scope call --expires 30d
-    toolscript keys create agent --scope search --scope call --rate 60 --concurrent 4
+    toolscript keys create agent --scope search --rate 60 --concurrent 4
     toolscript keys create prometheus --scope metrics
     toolscript keys create acme-app --scope documents --tenant acme
     """

@@ -21,6 +21,7 @@ from toolscript.surfaces.cli.commands.knowledge_files import export, import_
 from toolscript.surfaces.cli.ingest.command import ingest_knowledge
 from toolscript.surfaces.cli.ingest.sources import list_sources, remove_source
 from toolscript.surfaces.cli.terminal import options
+from toolscript.surfaces.cli.terminal.command_group import CommandGroup
 from toolscript.surfaces.cli.terminal.tables import Columns, print_table
 from toolscript.surfaces.cli.terminal.text import (
     NOTHING_RELEVANT,
@@ -45,7 +46,7 @@ NOTHING_FOUND = "Nothing found. Try other words, or leave out --type, --topic, -
 NO_SOURCES = "No sources yet: add some with toolscript knowledge ingest FILE."
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def knowledge() -> None:
     """Ingest books, papers and other long texts, search in them, and cite them.
 
@@ -133,7 +134,7 @@ def search(
     toolscript knowledge search "how do I undo a commit" --answer
     toolscript knowledge search "backups" --type warning --type decision
     toolscript knowledge search "indexes" --topic postgresql --limit 3 --full
-    toolscript knowledge search "lease" --filter authors~rodin --filter "date>=2024-05-01" --filter kind=pdf
+    toolscript knowledge search lease --filter authors~rodin --filter "date>=2024"
     """
     settings, where = read_settings(), parse_conditions(filters, "--filter")
 

@@ -76,9 +76,10 @@ def login(server: str, no_browser: bool, scopes: tuple[str, ...], port: int | No
 @options.data_dir
 @options.as_json
 def logout(server: str, user: str) -> None:
-    """Forget the login at a server, and revoke its tokens where the authorization server offers that.
+    """Forget the login at a server.
 
-    Gateways on the same store stop using them within seconds. Exits with 6 when there is no login.
+    Its tokens are revoked where the authorization server offers that. Gateways on the same store stop using them within
+    seconds. Exits with 6 when there is no login.
     """
     settings, spec = _find_server(server, user)
     answer = {"server": spec.name, "revoked": asyncio.run(_log_out(settings, spec))}

@@ -20,10 +20,10 @@ from toolscript.surfaces.cli.terminal.text import print_answer
 @options.gateway
 @options.as_json
 def open_console() -> None:
-    """Open the console of the running gateway in the browser; print its address where there is none.
+    """Open the console of the running gateway in the browser.
 
-    The link signs you in as the owner of the data folder, once and within five minutes, whatever key the gateway asks
-    for. That of --gateway does not.
+    Without a browser, prints the address. The link signs you in as the owner of the data folder, once and within five
+    minutes, whatever key the gateway asks for. A link to another gateway (--gateway) does not sign you in.
 
     Exits with 3 when no gateway runs.
     """

@@ -33,6 +33,7 @@ from toolscript.surfaces.cli.commands.skills_review import (
     suggestions,
 )
 from toolscript.surfaces.cli.terminal import options
+from toolscript.surfaces.cli.terminal.command_group import CommandGroup
 from toolscript.surfaces.cli.terminal.tables import Columns, print_table
 from toolscript.surfaces.cli.terminal.text import confirm_or_raise, print_answer, print_text, printable
 from toolscript.surfaces.json.hierarchical import build_skill_hit
@@ -59,7 +60,7 @@ skill_argument = click.argument("skill_id", metavar="ID", shell_complete=complet
 tool_argument = click.argument("tool_id", metavar="TOOL", shell_complete=complete("tools"))
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def skills() -> None:
     """List, edit and review the skills that tools are grouped into.
 
@@ -70,7 +71,7 @@ def skills() -> None:
     \b
     toolscript skills list
     toolscript skills search "put a meeting into my calendar"
-    toolscript skills add bee_keeping --name "Bee Keeping" --description "Hives, queens and honey." --keyword hive
+    toolscript skills add bee_keeping --name "Bee Keeping" --description "Hives"
     toolscript skills assign garden__inspect_hive bee_keeping
     toolscript skills suggestions
     toolscript skills export > skills.toml
@@ -149,8 +150,8 @@ def add(
     ID consists of a-z, 0-9 and _, and starts with a letter. Exits with 7 when a skill with that id exists.
 
     \b
-    toolscript skills add bee_keeping --name "Bee Keeping" --description "Hives, queens and honey." \\
-        --keyword hive --keyword honey --example inspect_hive --domain nature
+    toolscript skills add bee_keeping --name "Bee Keeping" --domain nature \\
+        --description "Hives, queens and honey." --example inspect_hive
     """
     skill = Skill(
         skill_id, parent_domain=parent_domain or None, keywords=tuple(keywords), examples=tuple(examples), **texts
@@ -183,7 +184,7 @@ def edit(skill_id: str, **given: Any) -> None:
     Tools that are in no skill are classified again, and so are those of a skill that becomes inactive.
 
     \b
-    toolscript skills edit bee_keeping --description "Hives, queens, honey and wax." --keyword hive --keyword wax
+    toolscript skills edit bee_keeping --description "Hives, honey and wax."
     toolscript skills edit bee_keeping --inactive
     """
     changes = {name: value for name, value in given.items() if value not in {None, ()}}

@@ -146,7 +146,7 @@ def ingest_knowledge(names: Sequence[str], **given: Any) -> None:
     """Make files and folders knowledge that can be searched and cited: toolscript ingest --as knowledge.
 
     \b
-    toolscript knowledge ingest handbook.pdf --author 'Ada Lovelace' --author 'Charles Babbage'
+    toolscript knowledge ingest handbook.pdf --author 'Ada Lovelace' --type manual
     toolscript knowledge ingest papers/ --type paper --exclude 'drafts/*'
     toolscript knowledge ingest /usr/share/doc/debian-handbook/html/en-US --as-one
     """

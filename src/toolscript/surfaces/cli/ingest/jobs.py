@@ -12,6 +12,7 @@ from toolscript.domain.files.jobs import FileState, JobState, JobTarget
 from toolscript.surfaces.cli.client.session import CommandSession, read_settings, run_in_session
 from toolscript.surfaces.cli.ingest.job_client import JobClient
 from toolscript.surfaces.cli.terminal import options
+from toolscript.surfaces.cli.terminal.command_group import CommandGroup
 from toolscript.surfaces.cli.terminal.tables import Columns, print_table
 from toolscript.surfaces.cli.terminal.text import (
     format_count,
@@ -29,11 +30,11 @@ def _add_options(command: Command) -> Command:
     return options.tenant(options.data_dir(options.gateway(options.as_json(command))))
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def jobs() -> None:
     """Show, cancel and resume the jobs of toolscript ingest.
 
-    A gateway that runs on the data folder is used, and works on them. Jobs that are done are kept for a week.
+    A gateway that runs on the data folder works on the jobs. Finished jobs are kept for a week.
     """
 
 

@@ -18,6 +18,7 @@ from toolscript.surfaces.cli.client.completion import complete
 from toolscript.surfaces.cli.client.gateway import send_to_gateway
 from toolscript.surfaces.cli.client.session import read_settings
 from toolscript.surfaces.cli.terminal import options
+from toolscript.surfaces.cli.terminal.command_group import CommandGroup
 from toolscript.surfaces.cli.terminal.text import print_answer, printable
 from toolscript.surfaces.json.servers import build_snippet_response
 
@@ -32,7 +33,7 @@ names_argument = click.argument(
 )
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def servers() -> None:
     """Add servers; start and stop those of a running gateway, and read their logs.
 
@@ -62,7 +63,7 @@ def add(file: TextIO, name: str | None, dry_run: bool) -> None:
 
     \b
     toolscript servers add snippet.json
-    echo '{"command": "uvx", "args": ["mcp-server-git"]}' | toolscript servers add --name git
+    echo '{"url": "https://example.com/mcp"}' | toolscript servers add --name docs
     """
     settings, body = read_settings(), {"snippet": file.read(MAX_CHARACTERS + 1), "name": name}
     if len(body["snippet"] or "") > MAX_CHARACTERS:

@@ -12,6 +12,7 @@ import click
 
 from toolscript.surfaces.cli.client.session import CommandSession, Local, read_settings, run_in_session
 from toolscript.surfaces.cli.terminal import options
+from toolscript.surfaces.cli.terminal.command_group import CommandGroup
 from toolscript.surfaces.cli.terminal.tables import Columns, print_table
 from toolscript.surfaces.cli.terminal.text import print_answer, printable
 
@@ -30,7 +31,7 @@ def store_options(command: Any) -> Any:
     return options.data_dir(options.gateway(options.as_json(command)))
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=CommandGroup, invoke_without_command=True)
 @store_options
 @click.pass_context
 def approvals(context: click.Context) -> None:

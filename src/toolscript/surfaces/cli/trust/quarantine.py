@@ -12,6 +12,7 @@ from toolscript.domain.errors import Invalid
 from toolscript.surfaces.cli.client.completion import complete
 from toolscript.surfaces.cli.client.session import CommandSession, read_settings, request_once, run_in_session
 from toolscript.surfaces.cli.terminal import options
+from toolscript.surfaces.cli.terminal.command_group import CommandGroup
 from toolscript.surfaces.cli.terminal.tables import Columns, print_table
 from toolscript.surfaces.cli.terminal.text import format_count, print_answer, printable
 
@@ -33,7 +34,7 @@ server_option = click.option(
 )
 
 
-@click.group(invoke_without_command=True)
+@click.group(cls=CommandGroup, invoke_without_command=True)
 @options.catalogue
 @click.pass_context
 def quarantine(context: click.Context) -> None:
