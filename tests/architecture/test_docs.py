@@ -33,6 +33,34 @@ def test_links_between_pages_lead_somewhere() -> None:
     assert broken == []
 
 
+def test_the_index_of_decisions_has_every_decision_with_its_title_and_status() -> None:
+    folder = ROOT / "docs" / "decisions"
+    index = (folder / "README.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| \[\d+\]\((\S+)\) \| (.*?) \| \S.* \|$", index, re.MULTILINE))
+    titles = {page.name: page.read_text(encoding="utf-8").split("\n", 1)[0] for page in folder.glob("0*.md")}
+    assert {name: f"# {int(name[:4])}. {title}" for name, title in rows.items()} == titles
+
+
+def test_the_page_of_the_architecture_shows_every_room() -> None:
+    page = (ROOT / "docs" / "guide" / "architecture.md").read_text(encoding="utf-8")
+    source = ROOT / "src" / "toolscript"
+    rooms = {file.parent.relative_to(source) for file in source.rglob("*.py")} - {Path()}
+    tree = (str(room) for room in sorted(rooms) if room.name not in {"adapters", "services", "surfaces"})
+    missing = [room for room in tree if f"`{room}/`" not in page and f"`{Path(room).name}/`" not in page]
+    assert missing == []
+
+
+def test_the_index_of_the_documentation_has_every_page() -> None:
+    folder = ROOT / "docs"
+    linked = set(re.findall(r"\]\(([^)#]+)", (folder / "README.md").read_text(encoding="utf-8")))
+    pages = {str(page.relative_to(folder)) for page in [*folder.glob("guide/*.md"), *folder.glob("reference/*.md")]}
+    assert pages - linked == set()
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
+
+
 def test_every_decision_that_code_cites_exists() -> None:
     cited = set()
     for file in (ROOT / "src").rglob("*.py"):

@@ -24,9 +24,6 @@ pytestmark = pytest.mark.req("C-01", "C-02")
 
 GUIDE = (ROOT / "docs" / "guide" / "code-mode.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
-(README_EXAMPLE,) = re.findall(
-    r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
-)
 SERVERS = ("filesystem", "memory", "time", "calculator")
 
 
@@ -81,9 +78,8 @@ async def test_an_example_gives_what_it_says(app: App, number: int, value: Any) 
         assert (await run(app, 'await load_result("people")')).outcome.value == ["Ada"]
 
 
-@pytest.mark.parametrize("source", [EXAMPLES[4], README_EXAMPLE], ids=["guide", "README"])
-async def test_the_example_of_times_names_three_places(app: App, source: str) -> None:
-    report = await run(app, source)
+async def test_the_example_of_times_names_three_places(app: App) -> None:
+    report = await run(app, EXAMPLES[4])
     assert list(report.outcome.value) == ["Europe/Lisbon", "Asia/Tokyo", "America/Lima"]
     assert all(re.fullmatch(r"\d\d:\d\d", each) for each in report.outcome.value.values())
 

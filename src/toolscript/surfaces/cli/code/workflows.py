@@ -70,7 +70,7 @@ def list_() -> None:
 )
 @options.catalogue
 def save(name: str, file: Path, description: str | None, parameters: Path | None, result: Path | None) -> None:
-    """Save a program as a workflow, or replace that of one.
+    """Save a program as a workflow, or replace a saved one.
 
     FILE ends in .py or .ts. What is not given stays as it is.
 
