@@ -1,7 +1,7 @@
 """All settings with their environment variables and defaults. Flags override variables, variables override defaults.
 
-Plain dataclass fields instead of a settings library, whose import takes longer than a whole search, because the
-command line reads settings on every call. See docs/decisions/0006.
+Plain dataclass fields instead of a settings library: the command line reads settings on every call, and importing a
+library takes longer than a whole search. See docs/decisions/0006.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DEFAULT_MODEL = "toolscript-small-2"
 
 @dataclass(frozen=True, slots=True)
 class SettingRule:
-    """What a setting means, and which values are allowed."""
+    """What a setting means, and its allowed values."""
 
     help: str
     bounds: tuple[float, float] | None = None
@@ -378,8 +378,8 @@ def load_settings(*, variables: Mapping[str, str] | None = None, **flags: Any) -
 
 
 def find_unknown_variables(variables: Mapping[str, str]) -> dict[str, str | None]:
-    """The variables that begin like settings and are none, with the nearest setting's variable, if one is near. Those
-    of the tests are left out."""
+    """The variables that begin like settings and are none, with the nearest setting's variable, if one is near.
+    Variables of the tests are left out."""
     names = {get_variable(each.name): None for each in fields(Settings)}
     unknown = [v for v in variables if v.startswith(PREFIX) and v not in names and not v.startswith(f"{PREFIX}TEST_")]
     return {variable: _find_nearest(variable, list(names)) for variable in sorted(unknown)}

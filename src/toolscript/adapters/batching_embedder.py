@@ -19,11 +19,11 @@ class MultiQueryEmbedder(Embedder, Protocol):
 
     @property
     def query_batch_size(self) -> int:
-        """The number of queries in one call from which a larger one gains nothing."""
+        """The number of queries in one call beyond which a larger call gains nothing."""
 
     @property
     def max_concurrent_calls(self) -> int:
-        """The number of concurrent calls from which more gain nothing."""
+        """The number of concurrent calls beyond which more calls gain nothing."""
 
     async def embed_queries(self, texts: Sequence[str]) -> list[Vector]: ...
 

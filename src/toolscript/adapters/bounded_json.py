@@ -1,7 +1,7 @@
 """Reads, writes and copies JSON values of programs without holding up the event loop.
 
 `json` keeps Python's lock until it is done, in a thread as well: ten megabytes can take a second. So large values are
-read and written by its slower half, which is written in Python, and they are measured before they are copied.
+read and written by its slower half, written in Python, and they are measured before they are copied.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ async def write_json(value: Any) -> str:
 
 
 class RunValues:
-    """The values of one run. Of all runs' large values one at a time is worked on, in a thread; a run with many of them
-    waits for its own ones, so that others get their turn."""
+    """The values of one run. One large value of all runs is worked on at a time, in a thread. A run with many large
+    values waits between them, so that other runs get their turn."""
 
     def __init__(self, max_bytes: int) -> None:
         """With the most bytes that one value may have."""
@@ -256,7 +256,7 @@ def _write_slowly(value: Any) -> str:
 
 
 def _replace_half(found: re.Match[str]) -> str:
-    """A half of a surrogate pair, which no other program can read, becomes a question mark."""
+    """Replaces half of a surrogate pair by a question mark: no other program can read it."""
     return "?" if found["half"] else found[0]
 
 

@@ -18,6 +18,6 @@ def require_space(folder: Path, more: int) -> None:
 
 
 def measure_free_space(folder: Path) -> int:
-    """The free bytes on the disk of a folder, which need not exist yet."""
+    """The free bytes on the disk of a folder. The folder need not exist yet."""
     existing = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.exists())
     return shutil.disk_usage(existing).free

@@ -143,7 +143,7 @@ class HttpReranker:
         return UpstreamFailed(f"the rerank service at {self._where} {what}", details={"field": field})
 
     def _quote(self, answer: bytes) -> str:
-        """A service's message, short and without the key, which some repeat."""
+        """A service's message, short and without the key: some services repeat the key."""
         text = " ".join(answer[: 4 * MAX_REASON_LENGTH].decode(errors="replace").split())
         return (text.replace(self._key, "[key]") if self._key else text)[:MAX_REASON_LENGTH] or "(empty)"
 

@@ -18,8 +18,9 @@ class Outage(Unavailable):
 class OutageWatch:
     """Watches the calls to one store or index.
 
-    Until one has succeeded, an Outage passes unchanged: it is for the person who starts the program. Later ones reach
-    callers of the gateway, who learn nothing of hosts and databases. The log says why, once until a call succeeds.
+    Until one has succeeded, an Outage passes unchanged: it is for the person who starts the program. Later outages
+    reach callers of the gateway, who learn nothing of hosts and databases. The log says why, once until a call
+    succeeds.
     """
 
     def __init__(self, part: str) -> None:

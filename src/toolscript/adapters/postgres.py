@@ -79,7 +79,7 @@ class PostgresPool:
 
     def __init__(self, url: str, *, part: str, size: int, settings: str, **options: Any) -> None:
         """`part` is "store" or "index", for error messages; `settings` are options of the server (`-c name=value`),
-        `options` those of `psycopg.connect`. Does not connect. Raises Invalid for an unusable URL."""
+        `options` the arguments of `psycopg.connect`. Does not connect. Raises Invalid for an unusable URL."""
         self._part, self._field = part, f"TOOLSCRIPT_{part.upper()}"
         try:
             parsed = conninfo_to_dict(url)
@@ -116,7 +116,7 @@ class PostgresPool:
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:
-        """A connection of the pool, which may have died while it was idle: then its first statement fails, and after
+        """A connection of the pool. It may have died while it was idle: then its first statement fails, and after
         `drop_idle` a second try succeeds. Raises Outage when the server cannot be reached."""
         connection = self.take()
         try:
@@ -137,8 +137,8 @@ class PostgresPool:
                     raise self._unreachable(self._last_failure) from None
 
     def give_back(self, connection: Connection) -> None:
-        """Takes a connection back. When it has timed out, the idle ones are dropped: the network may have dropped all
-        of them, and each would cost a request that waits."""
+        """Takes a connection back. When it has timed out, idle connections are dropped: the network may have dropped
+        all of them, and each would cost a request that waits."""
         connection.max_silence = READ_SECONDS
         if connection.has_timed_out:
             self.drop_idle()
@@ -162,8 +162,8 @@ class PostgresPool:
             raise self._unreachable(error) from None
 
     def drop_idle(self) -> None:
-        """Closes the idle connections without a test, which would wait for each that is silent. New ones replace
-        them."""
+        """Closes the idle connections without a test: a test would wait for each silent connection. New connections
+        replace them."""
         self._pool.drain()
 
     def close(self) -> None:

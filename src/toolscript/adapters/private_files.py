@@ -42,13 +42,13 @@ def restrict_tree(folder: Path) -> None:
 
 
 def open_private(path: str | Path, flags: int) -> int:
-    """Opens a file, which is created for its owner alone; the `opener` of `open`."""
+    """Opens a file, and creates it for its owner alone. Serves as the `opener` of `open`."""
     return os.open(path, flags, FILE_MODE)
 
 
 @contextmanager
 def private_umask() -> Iterator[None]:
-    """Lets libraries create files for their owner alone. The umask is that of the whole process, and programs inherit
+    """Lets libraries create files for their owner alone. The umask belongs to the whole process, and programs inherit
     it: only for calls without `await`, in the thread that starts programs."""
     before = os.umask(0o077)
     try:

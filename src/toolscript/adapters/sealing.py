@@ -16,7 +16,7 @@ _NONCE_BYTES = 12
 
 
 class InstallationKey:
-    """The key of a setting, or of a private file, which the first encryption creates."""
+    """The key of a setting, or of a private file. The first encryption creates the file."""
 
     def __init__(self, text: str | None = None, file: Path | None = None) -> None:
         """Raises Invalid for a text that is too short."""
@@ -60,7 +60,7 @@ class InstallationKey:
             raise Unavailable(f"the key of logins cannot be read: {self._file}: {error}") from error
 
     def _create(self) -> str:
-        """Creates the file, unless another process has done so meanwhile, whose key is used then."""
+        """Creates the file. If another process has created it meanwhile, its key is used."""
         if self._file is None:
             raise Unavailable("there is no key for logins: set TOOLSCRIPT_LOGIN_KEY")
         part = self._file.with_name(f".{self._file.name}.{secrets.token_hex(8)}")

@@ -67,8 +67,8 @@ class EmbeddingFiles:
         return await asyncio.to_thread(self._path(servers).is_file)
 
     async def find(self, servers: Collection[str], model: str, wanted: Mapping[str, str]) -> dict[str, Vector]:
-        """The cached vectors of the wanted items (id to digest) with that digest and model: from the file of this
-        list of servers, and otherwise from those of other lists."""
+        """The cached vectors of the wanted items (id to digest) with that digest and model: from the file of this list
+        of servers, and otherwise from the files of other lists."""
         return await asyncio.to_thread(self._find, self._path(servers), model, dict(wanted))
 
     async def keep(self, servers: Collection[str], model: str, vectors: Mapping[str, tuple[str, Vector]]) -> None:
@@ -166,7 +166,7 @@ class EmbeddingFiles:
         return {item_id: vector for item_id, vector, usable in zip(ids, matrix, good, strict=True) if usable}
 
     def _remove_leftovers(self, own: Path) -> None:
-        """Removes files beyond the maximum, and files that killed writers left (younger ones may be in use)."""
+        """Removes files beyond the maximum, and files that killed writers left (younger files may be in use)."""
         for forgotten in self._others(own)[MAX_OTHER_FILES:]:
             with suppress(OSError):
                 forgotten.unlink()

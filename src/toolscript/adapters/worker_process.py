@@ -18,7 +18,7 @@ CLOSE_SECONDS = 1.0
 
 async def start_worker(module: str, *arguments: str, stdin: IO[bytes] | int = PIPE) -> Process:
     """Starts `main()` of a module in another process, with its standard output as a pipe and nothing of our own
-    environment, which may hold API keys."""
+    environment: it may hold API keys."""
     code = f"from {module} import main; main()"
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-S", "-P", "-B", "-c", code, *arguments),

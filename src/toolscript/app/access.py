@@ -33,7 +33,7 @@ SESSION_SECONDS = 12 * 3600
 
 
 class Verifier:
-    """Verifies tokens signed with the configured keys, and those of this machine's own commands."""
+    """Verifies tokens signed with the configured keys, and tokens of this machine's own commands."""
 
     def __init__(self, settings: Settings, local_key: str) -> None:
         """Raises Invalid for unusable keys."""

@@ -356,10 +356,10 @@ async def open_app(
     """Opens everything that the settings name, and closes it in the end.
 
     With `fresh_index` the collections are dropped first, so that another model may fill them. `serving` opens what only
-    a server needs. With `demo` tools and skills are those in the folder `demo` of the data folder; documents and
-    knowledge are the real ones. Skills and index of the catalogue become those that the settings name. A command that
-    only reads (`catalogue="read"`) is refused where that would replace others; one about documents or knowledge
-    ("leave") leaves them as they are. Raises Invalid or Unavailable, naming what cannot be opened.
+    a server needs. With `demo` tools and skills come from the folder `demo` of the data folder; documents and knowledge
+    stay real. Skills and index of the catalogue follow the settings. A command that only reads (`catalogue="read"`) is
+    refused where that would replace other skills or indexes; a command about documents or knowledge ("leave") changes
+    neither. Raises Invalid or Unavailable, naming what cannot be opened.
     """
     check_environment(settings)
     async with AsyncExitStack() as stack:
@@ -480,7 +480,7 @@ async def _open_demo(
     serving: bool,
     catalogue: CatalogueUse,
 ) -> tuple[VectorIndex, Database]:
-    """The demo's own index and store, so that its tools never get among those of servers."""
+    """The demo's own index and store, so that its tools never mix with tools of servers."""
     own = replace(settings, data_dir=settings.data / "demo", index="", store="")
     with suppress(OSError):
         make_private_folder(own.data)

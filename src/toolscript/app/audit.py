@@ -13,7 +13,7 @@ from toolscript.settings import Settings
 
 
 def open_audit(settings: Settings) -> AuditStore | None:
-    """The store, which is opened with its first use; None where the audit is switched off."""
+    """The store, opened by its first use, or None where the audit is switched off."""
     if not settings.audit:
         return None
     is_elsewhere = settings.store == IN_MEMORY or settings.store.startswith("postgres")

@@ -16,9 +16,9 @@ refused. leave: they are not used."""
 
 
 async def seed_skills(store: SkillStore, settings: Settings, catalogue: CatalogueUse) -> None:
-    """Stores the skills that the settings name: with `change` in place of those of another file, which deletes the
-    classifications into them; otherwise only where none were stored. Raises Invalid for an unusable file, and with
-    `read` for another file than the one that the stored skills are from."""
+    """Stores the skills that the settings name: with `change` in place of the skills of another file, deleting the
+    classifications into them; otherwise only where no skills were stored. Raises Invalid for an unusable file, and with
+    `read` when the stored skills are from another file."""
     skills = load_skills(settings.skills)
     digest, stored = compute_skills_digest(skills), await store.find_seed()
     if catalogue == "change" or stored is None:

@@ -1,4 +1,4 @@
-"""Opens the sandboxes of code mode that the settings enable and whose packages are installed."""
+"""Opens the sandboxes of code mode that the settings enable, where their packages are installed."""
 
 from __future__ import annotations
 

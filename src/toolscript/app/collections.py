@@ -1,4 +1,4 @@
-"""Opens the collections of an index, and decides what happens to those that another model has filled."""
+"""Opens the collections of an index, and decides what happens to collections that another model has filled."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ log = logging.getLogger(__name__)
 
 
 async def drop_collections(index: VectorIndex, names: Iterable[str], *, damaged: bool) -> None:
-    """Drops the collections of these names, and for a gateway, which fills them from the store again, `damaged` ones,
-    too."""
+    """Drops the collections of these names. With `damaged` drops damaged collections, too: a gateway fills them from
+    the store again."""
     for name in names:
         await index.drop(name)
     if damaged:
@@ -63,7 +63,7 @@ async def open_collections(
 ) -> None:
     """Opens the collections. With `change`, tools and skills that another model indexed are dropped, and the next sync
     indexes them again; with `read` opening raises Invalid, and with `leave` they stay. Documents are kept, and so is
-    everything on a shared server: there opening raises Invalid. Damaged ones stay closed, and using them raises
+    everything on a shared server: there opening raises Invalid. Damaged collections stay closed, and using them raises
     IndexDamaged."""
     for build, own in (
         (tools_collection, embedder),

@@ -25,8 +25,8 @@ from toolscript.settings import Settings
 
 
 class Servers:
-    """Connects to MCP servers. Imports the MCP package with the first connection, which takes a second, in a thread: a
-    gateway answers searches meanwhile."""
+    """Connects to MCP servers. Imports the MCP package with the first connection, in a thread: the import takes a
+    second, and a gateway answers searches meanwhile."""
 
     def __init__(
         self,
@@ -77,8 +77,8 @@ def open_gateway(
     *,
     demo: bool = False,
 ) -> Gateway:
-    """The gateway; without a `sync` it connects to servers and leaves the catalogue alone. `tokens` are those of
-    logins. `get_internal` returns the server of workflows. That of the `demo` has no servers."""
+    """The gateway; without a `sync` it connects to servers and leaves the catalogue alone. `tokens` are the tokens of
+    logins. `get_internal` returns the server of workflows. The gateway of the `demo` has no servers."""
     timeouts = Timeouts(connect=settings.connect_timeout, call=settings.call_timeout)
     build = DemoGateway if demo else Gateway
     return build(Servers(settings.call_max_mib * 2**20, tokens, get_internal), sync, timeouts, admission)

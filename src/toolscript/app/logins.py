@@ -25,7 +25,7 @@ KEY_FILE = "login.key"
 
 
 class LateOAuthServers:
-    """OAuth, whose package is imported when it is first used, in a thread: that takes a second."""
+    """OAuth. The first use imports its package, in a thread: that takes a second."""
 
     async def authorize(self, spec: ServerSpec, browser: Browser, scopes: Sequence[str]) -> Login:
         return await (await self._open()).authorize(spec, browser, scopes)
@@ -72,7 +72,7 @@ async def open_logins(settings: Settings) -> AsyncIterator[Logins]:
 
 @asynccontextmanager
 async def find_logins(settings: Settings) -> AsyncIterator[Logins]:
-    """The logins of the store, which is not created: none where it does not exist yet."""
+    """The logins of the store, or none where no store exists yet: the store is not created."""
     url = store_url(settings)
     file = Path(url.removeprefix("sqlite:///")) if url.startswith("sqlite:///") else None
     if file and not await asyncio.to_thread(file.exists):

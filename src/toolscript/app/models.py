@@ -1,4 +1,4 @@
-"""Opens the embedding models: the configured ones, or packaged ones as a fallback."""
+"""Opens the embedding models: the configured models, or packaged models as a fallback."""
 
 from __future__ import annotations
 
@@ -46,9 +46,10 @@ async def open_model(settings: Settings) -> Model:
 
 
 async def open_text_model(settings: Settings, tools: Model, indexed_with: str | None) -> Model:
-    """Opens the model of documents and knowledge: that of tools, unless another one is configured or that one is
-    trained for tools. Then it is the one that `indexed_with` names, so that nothing has to be embedded again, or the
-    packaged one; it is loaded with the first text. If that one is broken there is none, and search is by words."""
+    """Opens the model for documents and knowledge. Defaults to the model for tools, unless the settings name another
+    model or the model was trained for tools. Then the model that `indexed_with` names is used, so that nothing has to
+    be embedded again, or the packaged model; it is loaded with the first text. If that model is broken, documents and
+    knowledge are searched by words only."""
     name = settings.text_model
     if not name and tools.is_for_tools:
         name = indexed_with if indexed_with and find_model_card(indexed_with) else PACKAGED

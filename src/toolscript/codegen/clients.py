@@ -69,7 +69,7 @@ class ServerTools:
 
 
 def group_by_server(items: Iterable[Item], names: UniqueNames) -> list[ServerTools]:
-    """Groups the tools among the items by server, each once, sorted by name, without those in quarantine. Type names
+    """Groups the tools among the items by server, each once, sorted by name, without tools in quarantine. Type names
     are taken from `names`."""
     tools = sorted(
         (item for item in select_items(items, None) if item.type is ItemType.TOOL and not item.quarantine),

@@ -70,8 +70,8 @@ class UniqueNames:
         return name in self._taken
 
     def take(self, preferred: str, *endings: str) -> str:
-        """Returns the preferred name, followed by the first number from 2 on with which it is free with every ending,
-        and takes it."""
+        """Returns the preferred name, followed by the first number from 2 on that leaves it free with every ending, and
+        takes it."""
         key = (preferred, *endings)
         number, name = self._numbers.get(key, 1), preferred
         while any(name + ending in self._taken for ending in endings or ("",)):
@@ -95,7 +95,7 @@ def read_runtime(file: str) -> str:
 
 
 def split_comment_lines(text: str) -> list[str]:
-    """Splits a text at every kind of line break and drops invisible characters, which could hide something."""
+    """Splits a text at every kind of line break and drops invisible characters: they could hide something."""
     lines = [(line if line.isprintable() else "".join(map(_visible, line))).rstrip() for line in text.splitlines()]
     while lines and not lines[0]:
         lines.pop(0)

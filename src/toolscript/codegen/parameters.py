@@ -1,4 +1,4 @@
-"""The types of a workflow's arguments, which its program finds in the variable `params`."""
+"""The types of a workflow's arguments. Its program finds them in the variable `params`."""
 
 from __future__ import annotations
 

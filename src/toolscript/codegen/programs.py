@@ -112,7 +112,7 @@ class NamedTool:
 
 
 def find_named_tools(source: str) -> list[NamedTool]:
-    """Which tools a program names, in order; names in comments and strings, too."""
+    """The tools that a program names, in order; names in comments and strings, too."""
     found, line, end = [], 1, 0
     for match in _NAMED.finditer(source):
         line, end = line + source.count("\n", end, match.start()), match.start()
@@ -149,8 +149,7 @@ class ProgramTools:
     tools: Sequence[tuple[str, str, Item]]
 
     def write_types(self, *, with_host: bool = True) -> str:
-        """The declarations that a program is checked against; without those of the host's functions unless
-        `with_host`."""
+        """The declarations that a program is checked against; without the host's functions unless `with_host`."""
         write = _write_python_types if self.language is Language.PYTHON else _write_typescript_types
         return write(self, with_host=with_host)
 

@@ -1,8 +1,8 @@
 """Generates a Python module with two typed functions for every tool, one of them asynchronous.
 
-The module needs only the standard library, which has no asynchronous HTTP client: the asynchronous functions wait in
-threads. They have a pool of their own, because the event loop's default pool is small and also resolves host names:
-a few slow tools would block the rest of the program.
+The module needs only the standard library. That has no asynchronous HTTP client: the asynchronous functions wait in
+threads. They have a pool of their own, because the event loop's default pool is small and also resolves host names: a
+few slow tools would block the rest of the program.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class PythonTypes:
         made.keys.extend((f, self._type(f.shape, declared.name + to_pascal_case(f.name))) for f in shape.fields)
 
     def _alias(self, name: str, shape: shapes.Shape) -> str:
-        """The alias, quoted if it refers to another type, which may be defined further down."""
+        """The alias, quoted if it refers to another type: that may be defined further down."""
         text = self._type(shape, name)
         return f"{name}: TypeAlias = {quote_python(text) if _names_another(shape) else text}\n"
 

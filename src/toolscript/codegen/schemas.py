@@ -77,7 +77,7 @@ def read_schema(schema: object, max_shapes: int = MAX_SHAPES) -> SchemaShape:
 
 
 def read_arguments(schema: object, max_shapes: int = MAX_SHAPES) -> SchemaShape:
-    """Reads the schema of a call's arguments, which must be an object in MCP."""
+    """Reads the schema of a call's arguments. In MCP it must be an object."""
     read = read_schema(schema, max_shapes)
     objects = shapes.intersect(read.root, shapes.ANY_OBJECT)
     return SchemaShape(shapes.ANY_OBJECT if objects in (shapes.UNKNOWN, shapes.NEVER) else objects, read.definitions)
@@ -103,7 +103,7 @@ class _SchemaReader:
 
     def _shape(self, schema: object, depth: int, opened: frozenset[Path] | None = None) -> shapes.Shape:
         """Reads a schema. With `opened` None, references stay references; otherwise they are expanded in place, and
-        `opened` has the paths of those being expanded, to stop at cycles."""
+        `opened` has the paths of the references being expanded, to stop at cycles."""
         self._left -= 1
         if schema is False:
             return shapes.NEVER
@@ -125,7 +125,7 @@ class _SchemaReader:
         return shapes.unite([shape, shapes.NULL]) if schema.get("nullable") is True else shape
 
     def _each(self, parts: Iterable[object], read: Callable[[object], shapes.Shape]) -> Iterator[shapes.Shape]:
-        """Reads the parts of a union, which is unknown when the budget ends before the parts do."""
+        """Reads the parts of a union. The union is unknown when the budget ends before the parts do."""
         for part in parts:
             if self._left < 0:
                 yield shapes.UNKNOWN

@@ -44,7 +44,7 @@ class Primitive:
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """One value other than null. The kind distinguishes `true` from `1`, which are equal in Python."""
+    """One value other than null. The kind distinguishes `true` from `1`: they are equal in Python."""
 
     kind: Kind
     value: str | float
@@ -52,14 +52,14 @@ class Literal:
 
 @dataclass(frozen=True, slots=True)
 class ListOf:
-    """An array whose elements have the same shape."""
+    """An array of elements with the same shape."""
 
     element: Shape
 
 
 @dataclass(frozen=True, slots=True)
 class TupleOf:
-    """An array whose first elements each have a shape of their own; at least `min_length` of them are present."""
+    """An array with first elements that each have a shape of their own; at least `min_length` of them are present."""
 
     elements: tuple[Shape, ...]
     min_length: int
@@ -88,7 +88,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """One of several shapes. Created by `unite`, which keeps it flat."""
+    """One of several shapes. Created by `unite`, to keep it flat."""
 
     members: tuple[Shape, ...]
 

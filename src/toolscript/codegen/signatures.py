@@ -75,7 +75,8 @@ def _results(schema: object) -> Iterator[str]:
 
 
 def _parameters(arguments: SchemaShape, detail: _Detail) -> list[str]:
-    """One text per parameter. With alternative sets of parameters: those of all sets, required if all require them."""
+    """One text per parameter. With alternative sets of parameters: the parameters of all sets, required if all sets
+    require them."""
     records = [record for record in shapes.members(arguments.root) if isinstance(record, shapes.Record)]
     found = {field.name: field for record in records for field in record.fields}
     required = set[str].intersection(*({field.name for field in r.fields if field.required} for r in records))

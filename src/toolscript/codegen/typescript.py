@@ -151,7 +151,8 @@ class TypeScriptTypes:
         return "{\n" + "\n".join(map(indent, parts)) + "\n}"
 
     def _rest(self, record: shapes.Record) -> str:
-        """The index signature for undeclared properties; `unknown` beside declared ones, which it must also fit."""
+        """The index signature for undeclared properties; `unknown` beside declared properties: it must fit them,
+        too."""
         known = shapes.UNKNOWN if record.fields or record.extra is None else record.extra
         return f"[key: string]: {self._type(known)}"
 

@@ -55,7 +55,7 @@ class ServerList:
 def list_client_files(
     *, home: Path, folder: Path, environment: Mapping[str, str], platform: str
 ) -> tuple[ClientFile, ...]:
-    """The files of all clients: those of the user, then those of the project in that folder. `platform` is that of
+    """The files of all clients: the user's files, then the files of the project in `folder`. `platform` is a value of
     `sys.platform`."""
     if platform == "darwin":
         applications = home / "Library" / "Application Support"
@@ -81,7 +81,7 @@ def list_client_files(
 
 
 def find_server_lists(source: ClientFile, root: JsoncNode) -> list[ServerList]:
-    """The places of a file that have servers. Claude Code keeps those for one project in its own file, too."""
+    """The places of a file that have servers. Claude Code keeps the servers of single projects in its own file, too."""
     lists = [(source.servers, source.project)]
     projects = root.find("projects")
     if source.client == "claude-code" and source.project is None and projects and isinstance(projects.value, dict):

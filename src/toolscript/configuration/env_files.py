@@ -22,8 +22,8 @@ def parse_env_file(text: str) -> Iterator[tuple[str, str]]:
 
 
 def add_settings(path: str, environment: MutableMapping[str, str]) -> None:
-    """Adds the settings in a file to the environment, whose own values stay. Other variables in the file are for other
-    programs. A file that cannot be read has none."""
+    """Adds the settings in a file to the environment. Values of the environment stay. Other variables in the file are
+    for other programs. A file that cannot be read has none."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123  (pathlib takes 10 ms to import)
             text = file.read(MAX_SETTINGS_BYTES).decode(errors="surrogateescape")

@@ -67,8 +67,8 @@ _NOT_IN_A_URL = "[\x00-\x20\x7f\ud800-\udfff]"
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """The servers to start, who sees which of their tools, and every file that can change that, including files that do
-    not exist yet."""
+    """The servers to start, the tools that each caller sees, and every file that can change either, including files
+    that do not exist yet."""
 
     servers: tuple[ServerSpec, ...]
     files: tuple[Path, ...]
@@ -78,7 +78,7 @@ class Configuration:
 def load_configuration(
     path: Path | None = None, *, home: Path, folder: Path, environment: Mapping[str, str]
 ) -> Configuration:
-    """Reads one file, or the file of the home folder and then the one of this folder, which wins per server and
+    """Reads one file, or the file of the home folder and then the file of this folder. The latter wins per server and
     profile.
 
     Disabled servers are left out, and so are the entries of an earlier file that a later one replaces. Raises one
@@ -100,7 +100,7 @@ def load_configuration(
 
 
 def list_files(path: Path | None, *, home: Path, folder: Path) -> list[Path]:
-    """The files that are read, whether they exist or not; later ones win."""
+    """The files that are read, whether they exist or not; later files win."""
     candidates = [home / FILE_NAME, folder / FILE_NAME] if path is None else [folder / _expand_home(str(path), home)]
     return list(dict.fromkeys(candidates))
 
@@ -203,7 +203,7 @@ class _ConfigurationFile:
         return [node for node in lists if node is not None]
 
     def report_misspelt(self, members: Mapping[str, JsoncNode], known: Sequence[str]) -> set[str]:
-        """Records a problem for each unknown key that resembles a known one; returns those known ones."""
+        """Records a problem for each unknown key that resembles a known key; returns the resembled keys."""
         meant = {key: find_nearest(key, known) for key in members if key not in known}
         for key, intended in meant.items():
             if intended:
@@ -280,7 +280,7 @@ class _ServerEntry:
     members: Mapping[str, JsoncNode]
 
     def build_spec(self) -> ServerSpec | None:
-        """Returns the server, or None if it is disabled or has problems, which are reported."""
+        """Returns the server, or None if it is disabled or has problems. Problems are reported."""
         if self._read_flag("disabled", default=False) or not self._read_flag("enabled", default=True):
             return None
         misspelt = self.source.report_misspelt(self.members, _ENTRY_KEYS)

@@ -1,6 +1,6 @@
 """Parses JSON with comments, trailing commas and a byte order mark, as people write it in configuration files.
 
-Every value keeps its line for error messages, which the standard `json` module does not provide."""
+Every value keeps its line for error messages: the standard `json` module does not provide lines."""
 
 from __future__ import annotations
 

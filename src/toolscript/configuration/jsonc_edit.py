@@ -22,7 +22,7 @@ class TextEdit(NamedTuple):
 
 
 def apply_edits(text: str, edits: Iterable[TextEdit]) -> str:
-    """The text with all edits, which must not overlap."""
+    """The text with all edits. Edits must not overlap."""
     for edit in sorted(edits, reverse=True):
         text = text[: edit.start] + edit.text + text[edit.end :]
     return text
@@ -45,8 +45,8 @@ def remove_member(text: str, path: tuple[str, ...]) -> str:
 
 
 def add_member(text: str, path: tuple[str, ...], value: str) -> str:
-    """Adds a member at the end of the object at `path[:-1]`, which is created if there is none. `value` is the source
-    of the value, indented as at the beginning of a line. The layout follows that of the text."""
+    """Adds a member at the end of the object at `path[:-1]`, and creates the object if there is none. `value` is the
+    source of the value, indented as at the beginning of a line. The layout follows the text."""
     *above, name = path
     parent = parse_jsonc(text).root.find(*above)
     if parent is None or not isinstance(parent.value, dict):

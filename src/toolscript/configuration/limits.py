@@ -16,7 +16,7 @@ Report = Callable[[JsoncNode, str], None]
 
 
 def read_limits(node: JsoncNode | None, report: Report) -> tuple[CallLimit, tuple[tuple[str, CallLimit], ...]]:
-    """The limit of all calls to the server, and those of its tools by pattern. Problems are reported."""
+    """The limit of all calls to the server, and the limits of its tools by pattern. Problems are reported."""
     if node is None:
         return NO_LIMIT, ()
     if not isinstance(node.value, dict):

@@ -1,4 +1,4 @@
-"""Reads the profiles of a configuration file: which callers see which tools."""
+"""Reads the profiles of a configuration file: the tools that each caller sees."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ EXAMPLE = (
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationPlace:
-    """Which configuration files a gateway reads."""
+    """The configuration files that a gateway reads."""
 
     config: Path | None
     """The file of --config; None for the default files."""
@@ -44,8 +44,8 @@ class ConfigurationPlace:
 
     @property
     def target(self) -> Path:
-        """The file that servers are added to: that of --config, or the one in the home folder, unless only the one in
-        the working folder exists."""
+        """The file that servers are added to: the file of --config, or the file in the home folder, unless only the
+        working folder has one."""
         first, *others = list_files(self.config, home=self.home, folder=self.folder)
         return next((file for file in (first, *others) if file.exists()), first)
 
@@ -71,7 +71,7 @@ class PlannedServer:
 
 @dataclass(frozen=True, slots=True)
 class PlannedAddition:
-    """What a snippet adds to which file, and what the file has now."""
+    """What a snippet adds to a file, and what the file has now."""
 
     file: Path
     before: str | None
@@ -79,8 +79,8 @@ class PlannedAddition:
 
 
 def plan_addition(snippet: str, place: ConfigurationPlace, name: str | None = None) -> PlannedAddition:
-    """What a snippet would add: an `mcpServers` object, one or more entries by name, or a single entry, which gets the
-    given name. Raises Invalid for a text without servers, and for a configuration file that has errors itself."""
+    """What a snippet would add: an `mcpServers` object, one or more entries by name, or a single entry for the given
+    name. Raises Invalid for a text without servers, and for a configuration file that has errors itself."""
     text, document = _parse_snippet(snippet)
     nodes = _find_entries(document.root, name)
     if not nodes:
@@ -101,8 +101,9 @@ def plan_addition(snippet: str, place: ConfigurationPlace, name: str | None = No
 
 
 def write_addition(addition: PlannedAddition) -> None:
-    """Adds the servers to the file, which is replaced as a whole and keeps its permissions. Raises Invalid when one of
-    them has a problem, Conflict when the file has changed since, and Unavailable when it cannot be written."""
+    """Adds the servers to the file. The file is replaced as a whole and keeps its permissions. Raises Invalid when one
+    of the servers has a problem, Conflict when the file has changed since, and Unavailable when it cannot be
+    written."""
     problems = [f"{server.name}: {server.problem}" for server in addition.servers if server.problem]
     if problems:
         raise Invalid("; ".join(problems), details={"field": "snippet", "problems": problems})

@@ -1,4 +1,4 @@
-"""Principals, tenants, plans and keys: who calls, what they may do, and which of their calls wait for a person."""
+"""Principals, tenants, plans and keys: who calls, what callers may do, and when a person must approve a call."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Principal:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The limits of a plan's tenants. None means no limit beyond the general ones."""
+    """The limits of a plan's tenants. None means no limit beyond the general limits."""
 
     name: str = DEFAULT_PLAN
     max_top_k: int | None = None
@@ -58,7 +58,7 @@ class CallLimit:
 
 
 class ApprovalPolicy(StrEnum):
-    """Which tools a person has to approve before each call, from the mildest policy to the strictest."""
+    """The tools that a person has to approve before each call, from the mildest policy to the strictest."""
 
     NEVER = "never"
     DESTRUCTIVE = "destructive"

@@ -68,7 +68,7 @@ class AuditEvent:
 
 @dataclass(frozen=True, slots=True)
 class AuditQuery:
-    """Which events to list, newest first. Times are in seconds since 1970."""
+    """The events to list, newest first. Times are in seconds since 1970."""
 
     kind: AuditKind = AuditKind.CALLS
     tool: str | None = None

@@ -90,7 +90,7 @@ def _hash(parts: Sequence[Any]) -> str:
 
 
 def get_server(item_id: str) -> str:
-    """The name of an item's server, which has no "__"."""
+    """The name of an item's server. A server's name has no "__"."""
     return item_id.partition("__")[0]
 
 

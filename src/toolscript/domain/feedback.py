@@ -40,8 +40,8 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """How far the vector of an item has moved, toward the requests that it served and away from those that it is wrong
-    for, or why it has not."""
+    """How far the vector of an item has moved, toward the requests that it served and away from requests that it is
+    wrong for, or why it has not moved."""
 
     item_id: str
     model: str

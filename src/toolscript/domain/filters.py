@@ -79,8 +79,8 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Subset:
-    """The points with these ids, and those that pass one of the conditions; with `excluded`, all others. What a caller
-    may see; no request contains it."""
+    """The points with these ids, and the points that pass one of the conditions; with `excluded`, all other points.
+    What a caller may see; no request contains it."""
 
     ids: frozenset[str] = frozenset()
     conditions: tuple[Condition, ...] = ()
@@ -117,7 +117,8 @@ def matches(where: Filter, payload: Payload, point_id: str = "") -> bool:
 
 def parse_moment(value: Any) -> datetime | None:
     """Parses an ISO 8601 string, to the microsecond; without an offset it is UTC. Returns None for other values, also
-    for forms on which engines differ: weeks, dates without hyphens, hours alone, offsets with seconds or after minutes.
+    for forms that engines read differently: weeks, dates without hyphens, hours alone, offsets with seconds or after
+    minutes.
     """
     match = _MOMENT.fullmatch(value) if isinstance(value, str) else None
     if match is None:

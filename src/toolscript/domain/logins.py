@@ -11,8 +11,8 @@ from toolscript.domain.servers import ServerSpec, Transport
 
 @dataclass(frozen=True, slots=True)
 class LoginName:
-    """Which login: of which server, at which address, of which user. A server with another address gets no token of
-    the earlier one. The address is a SHA-256, because a URL may contain secrets."""
+    """Names a login by its server, the server's address, and the user. A server with a new address gets no token of the
+    old address. The address is a SHA-256, because a URL may contain secrets."""
 
     server: str
     address: str

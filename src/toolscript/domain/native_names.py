@@ -1,4 +1,4 @@
-"""The names of prompts and resources on our own MCP server, which say which server they come from.
+"""The names of prompts and resources on our own MCP server. A name includes the server that it comes from.
 
 A prompt is `server__name`. A resource is `toolscript:server/URI`, with the URI unchanged: so a URI template with that
 prefix is a template too, and expands to the prefix and what the server's own template expands to. Names of servers have
@@ -79,8 +79,8 @@ def matches_template(template: str, uri: str) -> bool:
 
 
 def wrap_block(server: str, block: Any) -> Any:
-    """A content block whose link, or embedded resource, has a URI of our server. Web addresses stay: clients and people
-    open those themselves.
+    """A content block with URIs of our server in its link or embedded resource. Web addresses stay: clients and people
+    open web addresses themselves.
 
     >>> wrap_block("notes", {"type": "resource_link", "uri": "memo://welcome", "name": "welcome"})["uri"]
     'toolscript:notes/memo://welcome'

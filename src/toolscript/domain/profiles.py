@@ -1,4 +1,4 @@
-"""Profiles: which tools, prompts and resources a caller may find, and so describe and call."""
+"""Profiles: the tools, prompts and resources that a caller may find, and so describe and call."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Profile:
         return bool(self.deny.skills or (self.allow and self.allow.skills))
 
     def shows(self, item: Item, skill_ids: Collection[str] = ()) -> bool:
-        """Whether its callers may see the item, which has these skills."""
+        """Whether its callers may see the item with these skills."""
         if self.read_only and not item.is_read_only:
             return False
         is_allowed = self.allow is None or self.allow.choose(item, skill_ids)

@@ -103,7 +103,7 @@ class LimitReached(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RunLimits:
-    """What one run may use. Each limit has a maximum: that of MAX_LIMITS, or a smaller one of the operator's."""
+    """What one run may use. Each limit has a maximum: its value in MAX_LIMITS, or a smaller value of the operator's."""
 
     seconds: float = 60.0
     """Time from the start to the end, without the time in which a person is asked for an approval."""
@@ -115,7 +115,7 @@ class RunLimits:
     """The value, and apart from it what is printed."""
 
     def cap(self, highest: RunLimits) -> RunLimits:
-        """The limits, where they are lower than the highest ones, and else those."""
+        """The limits, each at most its value in `highest`."""
         return RunLimits(
             **{each.name: min(getattr(self, each.name), getattr(highest, each.name)) for each in fields(self)}
         )
@@ -200,7 +200,7 @@ class Workflow:
 
     @property
     def output_schema(self) -> Schema | None:
-        """The schema of the tool's structured result, which is always an object."""
+        """The schema of the tool's structured result. The result is always an object."""
         if self.result is None or self.returns_object:
             return self.result
         # References are to the root of a schema, or to the part with an `$id` around them.

@@ -46,7 +46,7 @@ class Finding:
 
 
 def get_pin_id(item: Item) -> str:
-    """The id under which the catalogue shows the item while it is in quarantine, without invisible characters."""
+    """The id of the item in the catalogue while it is in quarantine, without invisible characters."""
     return item.id if item.name.isprintable() else replace(item, name=make_visible(item.name, keep="")).id
 
 
@@ -110,8 +110,8 @@ _DATES = re.compile(
 
 
 def find_changes(approved: Item, offered: Item, *, exact: bool) -> list[str]:
-    """The fields in which two definitions differ. The order of keys and of sets does not count; unless `exact`, neither
-    do dates and times: servers write today's into their texts."""
+    """The fields that differ between two definitions. The order of keys and of sets does not count; unless `exact`,
+    neither do dates and times: servers write today's into their texts."""
     names = [each.name for each in fields(Item) if each.name not in {"server", "type", "quarantine"}]
     if approved.definition is None or offered.definition is None:  # earlier versions did not store it
         names.remove("definition")

@@ -31,7 +31,7 @@ class FieldType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """A named set of points whose vectors come from one embedding model."""
+    """A named set of points with vectors of one embedding model."""
 
     name: str
     model: str
@@ -121,8 +121,8 @@ MAX_CLOSEST = 3
 
 
 class SearchPart(StrEnum):
-    """The parts of a search that can fail. `degraded` lists those that an answer had to do without; the same words name
-    the `adapter` in the details of an error when the search cannot answer without that part."""
+    """The parts of a search that can fail. `degraded` lists the parts that an answer had to do without; the same words
+    name the `adapter` in the details of an error when the search cannot answer without that part."""
 
     EMBEDDER = "embedder", "The model could not embed the query: results match by words and names, or there are none."
     INDEX = "index", "The index, or one of its collections, did not answer: results from it are missing."

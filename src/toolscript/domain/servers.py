@@ -26,7 +26,7 @@ class Transport(StrEnum):
 
 
 class TrustPolicy(StrEnum):
-    """Which definitions of a server are put in quarantine."""
+    """The definitions of a server that are put in quarantine."""
 
     OPEN = "open"
     """None."""
@@ -106,7 +106,7 @@ class ServerSpec:
 
     @property
     def idle_seconds(self) -> float | None:
-        """Seconds without a call after which it is stopped; None: it is never stopped."""
+        """Seconds without a call before the server is stopped; None: it is never stopped."""
         minutes = LAZY_IDLE_MINUTES if self.idle_minutes is None and self.is_lazy else self.idle_minutes
         return 60 * minutes if minutes else None
 
@@ -197,10 +197,10 @@ class LogLine:
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """The status of a server. `reason` says why it is not ready, or why the last start of one that is asleep failed;
-    `problems` which of its items cannot be used. `retry_in_seconds` is the time until a failed server is tried again,
-    0 while it is being tried. `restarts` counts how often it was connected again after it was lost, or on request, the
-    last time because of `restart_reason`."""
+    """The status of a server. `reason` says why it is not ready, or why the last start of a sleeping server failed;
+    `problems` lists its unusable items. `retry_in_seconds` is the time until a failed server is tried again, 0 while it
+    is being tried. `restarts` counts how often it was connected again after it was lost, or on request, the last time
+    because of `restart_reason`."""
 
     name: str
     transport: Transport

@@ -40,7 +40,7 @@ NUMBERING = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class JudgedQuery:
-    """A query with its relevant results: grades by id, and groups, of each of which one member must be found."""
+    """A query with its relevant results: grades by id, and groups. One member of each group must be found."""
 
     text: str
     grades: Mapping[str, float]
@@ -78,7 +78,7 @@ class ListedBook:
 
 @dataclass(frozen=True, slots=True)
 class AnswerPlace:
-    """The place of an answer: a book, a heading, and pages of which any counts. Empty fields match everything."""
+    """The place of an answer: a book, a heading, and pages. Any of the pages counts. Empty fields match everything."""
 
     source: str
     section: str = ""

@@ -41,8 +41,9 @@ class JudgedSearch:
 async def measure_queries(
     search: ToolSearch, queries: Sequence[JudgedQuery], slots: asyncio.Semaphore | None = None
 ) -> list[JudgedSearch]:
-    """Searches without a threshold, and scores. A tool that several servers have is one hit, with which all of them are
-    found. A query that cannot be searched finds nothing. Each is a search like others: it is in the audit."""
+    """Searches without a threshold, and scores. A tool that several servers have is one hit, and counts as found for
+    all of them. A query that cannot be searched finds nothing. Each query is a search like others: it is in the
+    audit."""
 
     async def find(text: str) -> tuple[list[ToolHit], list[str]]:
         hits = (await search.search(text, limit=DEPTH, threshold=0)).hits

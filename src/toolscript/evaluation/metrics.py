@@ -42,7 +42,7 @@ class AtThreshold:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """The queries whose first hit has a confidence in a range: their number, and the share whose first hit is right."""
+    """The queries with a first hit of a confidence in a range: their number, and the share of right first hits."""
 
     low: float
     high: float

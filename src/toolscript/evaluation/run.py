@@ -46,8 +46,8 @@ TEST_ONLY = "held out"
 class EvaluationResult:
     """Scores per query. For tools also the confidence of the first hit of each answerable and unanswerable query (0
     without a hit) and the default threshold; with skills also the share of tools that each query was compared with. For
-    books the scores by the book of a question's first place, and those of the test-only questions. A query that cannot
-    be searched scores zero; `not_searched` has the reasons and how many queries each is true of. `are_shown` says for
+    books the scores by the book of a question's first place, and the scores of the test-only questions. A query that
+    cannot be searched scores zero; `not_searched` has the reasons with their numbers of queries. `are_shown` says for
     each answerable query whether the answer that agents get by default shows a right tool, as a confident one or as one
     of the closest; `are_silent` whether it shows no tool at all."""
 
@@ -68,12 +68,12 @@ class EvaluationResult:
 
     @property
     def shown(self) -> float | None:
-        """The share of answerable queries whose answer shows a right tool."""
+        """The share of answerable queries with a right tool in the answer."""
         return sum(self.are_shown) / len(self.are_shown) if self.are_shown else None
 
     @property
     def silent(self) -> float | None:
-        """The share of answerable queries whose answer shows no tool at all."""
+        """The share of answerable queries without any tool in the answer."""
         return sum(self.are_silent) / len(self.are_silent) if self.are_silent else None
 
     @property
@@ -133,7 +133,7 @@ class Evaluation:
         return await _evaluate_tools(data, items, search, DEFAULT_THRESHOLD)
 
     async def _run_strategy(self, data: ToolSet, strategy: Strategy) -> EvaluationResult:
-        """Ranks without a threshold for tools, which would only cut off rankings; skills keep theirs."""
+        """Ranks without a threshold for tools: it would only cut off rankings; skills keep theirs."""
         await self.sync.run(list(data.items.values()))
 
         async def search(text: str) -> _JudgedRanking:

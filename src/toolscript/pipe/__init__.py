@@ -1,9 +1,9 @@
 """`toolscript mcp`: carries MCP messages between a client and the gateway of a data folder.
 
 Clients start it and expect an answer within a quarter of a second; a gateway takes seconds. So the gateway is a process
-of its own, which the first pipe starts and all share, and until it serves, the pipe answers what it can from the
-answers that the last gateway has left in the data folder (`surfaces/mcp/early_answers.py` writes them). The gateway
-gets these requests too, when it serves: its second answers are dropped, and a list that differs is announced.
+of its own, started by the first pipe and shared by all. Until it serves, the pipe answers what it can from the answers
+that the last gateway has left in the data folder (`surfaces/mcp/early_answers.py` writes them). The gateway gets these
+requests too, when it serves: its second answers are dropped, and a list that differs is announced.
 
     STARTING ◄──── no gateway serves: one is being started, by this pipe or by another
      │  │  ▲

@@ -188,7 +188,7 @@ class Carrier:
         self._pause = min(self._pause * 1.5, MAX_PAUSE_SECONDS if self._is_starting else ENDED_PAUSE_SECONDS)
 
     def _connect(self) -> socket.socket | None:
-        """A connection on which the gateway has yet to greet."""
+        """A connection before the greeting of the gateway."""
         connecting = socket.socket(socket.AF_UNIX)
         connecting.setblocking(False)
         try:

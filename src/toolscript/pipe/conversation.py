@@ -39,7 +39,7 @@ FindAnswer = Callable[[str, str], bytes | None]
 
 
 class Request:
-    """A request whose answer from a gateway is outstanding."""
+    """A request that a gateway has yet to answer."""
 
     __slots__ = ("early", "is_own", "kinds", "line", "method", "number", "tool")
 
@@ -262,7 +262,7 @@ class Conversation:
                 self._followed[uri] = line
 
     def _ask_again(self, line: bytes) -> None:
-        """Sends a message to a further gateway, whose answer the client does not get."""
+        """Sends a message to a further gateway. The client does not get its answer."""
         message = _parse(line)
         if "id" in message:
             message = message | {"id": f"again {self._generation} {message['id']}"}
@@ -271,7 +271,7 @@ class Conversation:
         self.to_gateway += line
 
     def _pass_answer(self, message: Mapping[str, Any], line: bytes) -> None:
-        """Passes the client's answer to the gateway whose request it answers."""
+        """Passes the client's answer to the gateway that asked."""
         known = message["id"]
         number = self._questions.pop(_key(known), None)
         if number is not None and self.is_connected:
@@ -337,7 +337,7 @@ class Conversation:
 
 
 def _parse(line: bytes) -> dict[str, Any]:
-    """The message; empty for a line that is none, which the gateway answers with an error."""
+    """The message; empty for a line without a message. The gateway answers such a line with an error."""
     try:
         message = json.loads(line)
     except (ValueError, RecursionError):

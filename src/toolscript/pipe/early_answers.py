@@ -1,4 +1,4 @@
-"""The files with which a gateway prepares the first answers of the next pipes."""
+"""The files that a gateway writes for the first answers of the next pipes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FOLDER = "early_answers"
 
 
 class EarlyAnswers:
-    """The answers that the last gateway has left for these settings, or else the packaged ones."""
+    """The answers that the last gateway has left for these settings, or else the packaged answers."""
 
     def __init__(self, folder: str) -> None:
         self._folders = (folder, os.path.join(os.path.dirname(__file__), "..", "data", FOLDER))

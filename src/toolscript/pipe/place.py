@@ -89,8 +89,8 @@ def fits_socket(path: str) -> bool:
 
 
 def lock_folder(data: str, name: str) -> int | None:
-    """Takes the lock of the gateway of a data folder, which lasts until all copies of the descriptor are closed, also
-    those in other processes; None when another process has it. Raises OSError."""
+    """Takes the lock of the gateway of a data folder, or returns None when another process has it. The lock lasts until
+    all copies of the descriptor are closed, also copies in other processes. Raises OSError."""
     os.makedirs(data, mode=0o700, exist_ok=True)
     lock = os.open(os.path.join(data, f"{name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
     try:
@@ -107,7 +107,7 @@ class GatewayStart:
     ended."""
 
     def __init__(self, data: str, name: str, lock: int) -> None:
-        """Starts the command of this process again as the gateway, which keeps the lock while it runs."""
+        """Starts the command of this process again as the gateway. The gateway keeps the lock while it runs."""
         self._log = os.path.join(data, f"{name}.log")
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         if os.path.exists(self._log) and os.path.getsize(self._log) > MAX_LOG_BYTES:

@@ -8,7 +8,7 @@ from toolscript.domain.access import AccessKey, Grant, PendingCall, PendingState
 
 
 class RateBuckets(Protocol):
-    """Token buckets by name, which refill evenly.
+    """Token buckets by name. Buckets refill evenly.
 
     >>> import asyncio
     >>> from toolscript.services.access.rates import Buckets
@@ -24,7 +24,7 @@ class RateBuckets(Protocol):
 
 
 class ApprovalStore(Protocol):
-    """Which approvals of calls were used, and which calls wait for one. Each counts once, at whichever gateway.
+    """The used approvals of calls, and the calls that wait for approval. Each approval counts once, at any gateway.
 
     >>> import asyncio
     >>> from toolscript.adapters.sql.access.approvals import SqlApprovals
@@ -40,7 +40,7 @@ class ApprovalStore(Protocol):
     """
 
     async def use(self, ticket: str, *, now: float, expires_at: float) -> bool:
-        """Uses a ticket; False if it was used already. Forgets those that have expired. Raises Unavailable."""
+        """Uses a ticket; False if it was used already. Forgets expired tickets. Raises Unavailable."""
 
     async def submit(self, call: PendingCall, *, limit: int) -> PendingCall | None:
         """Returns the existing call with this binding, caller and profile: one that was decided is removed, so that
@@ -55,7 +55,7 @@ class ApprovalStore(Protocol):
         """The call with this id, decided or not, unless it has expired."""
 
     async def decide(self, call_id: str, state: PendingState, *, now: float, expires_at: float) -> bool:
-        """Decides about a call, which expires at that time from now on. False, without a change, unless it waits."""
+        """Decides about a call. The call then expires at `expires_at`. False, without a change, unless it waits."""
 
 
 class TokenVerifier(Protocol):

@@ -44,7 +44,7 @@ class VectorIndex(Protocol):
         del name, points  # an index elsewhere does not know
 
     async def upsert(self, name: str, points: Sequence[Point]) -> None:
-        """Adds points; replaces those with the same id completely."""
+        """Adds points; replaces points with the same id completely."""
 
     async def delete(self, name: str, ids: Sequence[str]) -> None:
         """Deletes points; unknown ids are ignored."""
@@ -63,7 +63,7 @@ class VectorIndex(Protocol):
     async def lexical(
         self, name: str, terms: Terms, *, where: Filter = EVERYTHING, limit: int, fields: Fields = None
     ) -> list[Candidate]:
-        """The points with the largest dot products of terms, without those that share no term."""
+        """The points with the largest dot products of terms, without points that share no term."""
 
     async def match(
         self, name: str, terms: Terms, *, where: Filter = EVERYTHING, start: int = 0, end: int, max_total: int

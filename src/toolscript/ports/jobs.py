@@ -36,7 +36,7 @@ class JobStore(Protocol):
     async def add_files(
         self, job_id: str, files: Sequence[JobFile], contents: Mapping[int, bytes] | None = None
     ) -> None:
-        """Adds files to a job, with the contents of uploaded ones by number. Raises NotFound for an unknown job, and
+        """Adds files to a job, with the contents of uploaded files by number. Raises NotFound for an unknown job, and
         Conflict for a cancelled one."""
 
     async def get_job(self, job_id: str) -> Job:
@@ -65,8 +65,8 @@ class JobStore(Protocol):
         Jobs take turns. The jobs have no counts."""
 
     async def renew(self, worker: str, steps: Mapping[FileKey, tuple[int, int]], *, until: float) -> set[FileKey]:
-        """Renews the worker's leases and records how far the files are; returns those that are still its own: others
-        were cancelled, or another worker has them."""
+        """Renews the worker's leases and records how far the files are; returns the files that are still its own:
+        others were cancelled, or another worker has them."""
 
     async def finish(self, worker: str, file: JobFile) -> bool:
         """Records state and outcome of a leased file, and deletes its content if it is done; returns whether the worker
@@ -76,8 +76,8 @@ class JobStore(Protocol):
         """Gives a file back that is to be tried again after this time."""
 
     async def release(self, *, worker: str | None = None, place: str | None = None) -> None:
-        """Gives back the files of this worker, which stops: that was no attempt at them. Or those of every worker in
-        this place, which were killed, perhaps by such a file: that was one."""
+        """Gives back the files of a worker that stops, without counting an attempt. Or the files of every worker in a
+        place, killed perhaps by such a file: that counts as an attempt."""
 
     async def read_content(self, job_id: str, number: int) -> bytes:
         """The content of an uploaded file. Raises NotFound."""
@@ -95,7 +95,7 @@ class JobStore(Protocol):
         """Keeps how a file was, in place of what was kept of that path."""
 
     async def get_stamps(self, target: JobTarget, owner: str, paths: Sequence[str]) -> dict[str, FileStamp]:
-        """What is kept of those of these files that were ingested by this owner, by path."""
+        """What is kept of these files, by path, where this owner has ingested them."""
 
     async def remove_stamps(self, before: float) -> None:
         """Forgets how files were that were read before this time."""

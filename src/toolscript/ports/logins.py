@@ -83,7 +83,7 @@ class AuthorizationServers(Protocol):
     """
 
     async def authorize(self, spec: ServerSpec, browser: Browser, scopes: Sequence[str]) -> Login:
-        """A new login, with these scopes beside those that the server asks for. Raises Invalid, UpstreamFailed,
+        """A new login, with these scopes beside the scopes that the server asks for. Raises Invalid, UpstreamFailed,
         Unauthorized or Unavailable with the reason."""
 
     async def refresh(self, login: Login) -> Login:

@@ -39,7 +39,7 @@ class Embedder(Protocol):
 
     @property
     def batch_size(self) -> int:
-        """The number of texts in a call of `embed_documents` from which a larger call gains nothing."""
+        """The number of texts in a call of `embed_documents` beyond which a larger call gains nothing."""
 
     def count_tokens(self, text: str) -> int:
         """The number of tokens of a text; a high estimate for models without a local tokenizer."""
@@ -54,7 +54,7 @@ class Embedder(Protocol):
 
 
 class Reranker(Protocol):
-    """Scores query and passage together, which is slower and more accurate than comparing vectors.
+    """Scores query and passage together: slower and more accurate than comparing vectors.
 
     >>> import asyncio
     >>> class SharedWords:

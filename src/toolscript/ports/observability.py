@@ -47,7 +47,7 @@ class AuditStore(Protocol):
     """
 
     def add(self, events: Sequence[AuditEvent]) -> None:
-        """Writes events and deletes some old ones; waits for the store, so not on the event loop. Raises
+        """Writes events and deletes some old events; waits for the store, so not on the event loop. Raises
         Unavailable."""
 
     async def list_events(self, query: AuditQuery) -> AuditPage:
@@ -55,6 +55,6 @@ class AuditStore(Protocol):
         events that one query looks at is limited. Raises Unavailable."""
 
     async def list_times(self, query: AuditQuery, *, by_server: bool) -> Sequence[CallTime]:
-        """The times of those of the newest `query.limit` events that match, by tool or server. Raises Unavailable."""
+        """The times of the newest `query.limit` matching events, by tool or server. Raises Unavailable."""
 
     async def close(self) -> None: ...

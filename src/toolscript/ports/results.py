@@ -25,9 +25,9 @@ class ResultStore(Protocol):
     """
 
     async def save(self, handle: str, owner: str, content: bytes, *, now: float, expires_at: float) -> None:
-        """Saves a result under a handle, instead of the one that this owner has there. Deletes those that have expired.
-        While this owner has more than a quarter of the room, deletes the owner's that expire first; while all together
-        are too large, those of all that expire first."""
+        """Saves a result under a handle, instead of the owner's earlier result there. Deletes expired results. While
+        this owner has more than a quarter of the room, deletes the owner's results that expire first; while all results
+        together are too large, deletes the results of all owners that expire first."""
 
     async def read(self, handle: str, owner: str, *, now: float) -> bytes | None:
         """The content of a result of this owner that has not expired; else None."""

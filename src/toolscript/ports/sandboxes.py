@@ -15,12 +15,12 @@ class ProgramHost(Protocol):
         """Is told that the program begins: its process is ready."""
 
     def count_call(self) -> None:
-        """Counts a call before its arguments are read: those that cannot be used cost time as well. An exception ends
-        the run."""
+        """Counts a call before its arguments are read: unusable arguments cost time as well. An exception ends the
+        run."""
 
     async def call(self, function: str, arguments: Mapping[str, Any]) -> Any:
         """The JSON value that `await call_host(function, arguments)` gives inside. A ToolscriptError is raised inside
-        as an exception with the text `CODE: message`, which the program may catch; any other exception ends the run."""
+        as an exception with the text `CODE: message` that the program may catch; any other exception ends the run."""
 
     def take_output(self, text: str) -> None:
         """Takes what the program prints, in order; not necessarily line by line. An exception ends the run."""
@@ -30,8 +30,8 @@ class Sandbox(Protocol):
     """Checks and runs programs in one language. A program reaches nothing but its host: no files, no network, no
     environment, no other processes, no other runs.
 
-    The program's value is that of a `return` at its top level; in Python, that of a last line that is an expression,
-    too. `await` is allowed at the top level. Calls that the program starts together run together.
+    The program's value is the value of a `return` at its top level; in Python, also the value of a last line that is an
+    expression. `await` is allowed at the top level. Calls that the program starts together run together.
 
     >>> import asyncio
     >>> from toolscript.adapters.monty.sandbox import MontySandbox
@@ -66,8 +66,8 @@ class Sandbox(Protocol):
     async def check(self, program: Program, seconds: float) -> list[ProgramProblem]:
         """What is wrong with the syntax and the types of a program: the first MAX_PROGRAM_PROBLEMS by line. Nothing of
         it has an effect. Cancelling ends the check. Raises TimeoutError when the check itself takes more than these
-        seconds, not counting the time in which it waits for its turn; Unavailable when nothing can be checked, or that
-        time is too long."""
+        seconds, not counting the wait for its turn; Unavailable when nothing can be checked, or that time is too
+        long."""
 
     async def run(self, program: Program, host: ProgramHost, limits: SandboxLimits) -> ProgramOutcome:
         """Runs a program, without a check. It ends with DONE, FAILED, CPU, MEMORY or OUTPUT.

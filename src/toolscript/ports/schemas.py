@@ -11,7 +11,7 @@ from toolscript.domain.catalog import Schema
 
 @dataclass(frozen=True, slots=True)
 class ArgumentProblem:
-    """What is wrong with arguments, and in which field (`address.city`; empty for all of them)."""
+    """What is wrong with arguments, and the field (`address.city`; empty for all of them)."""
 
     field: str
     message: str

@@ -80,5 +80,5 @@ class ToolServers(Protocol):
         self, spec: ServerSpec, *, within: float, on_log: OnLog = ignore_log
     ) -> AbstractAsyncContextManager[ToolServer]:
         """A connection for the duration of the block. `on_log` gets the lines that the server's program writes to its
-        standard error, and those of the log messages that it sends, cut when they are long, and without secrets. Raises
-        Unavailable with the reason when there is no connection within that many seconds."""
+        standard error, and the lines of the log messages that it sends, cut when they are long, and without secrets.
+        Raises Unavailable with the reason when there is no connection within that many seconds."""

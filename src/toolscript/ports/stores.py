@@ -58,7 +58,7 @@ class ItemStore(Protocol):
         """The active items of a skill, ordered by falling confidence, then id."""
 
     async def get_schemas(self, item_ids: Sequence[str]) -> dict[str, Schemas]:
-        """The schemas of those of these items that are active, by id."""
+        """The schemas of the active items among these, by id."""
 
     async def get_fingerprints(self, servers: Ids = None, *, item_ids: Ids = None) -> list[ItemFingerprint]:
         """What a sync compares of each item, active or not, ordered by id: of these servers and with these ids."""
@@ -66,8 +66,8 @@ class ItemStore(Protocol):
     async def set_servers(
         self, configuration: str, servers: Several[str], *, only: bool, now: float, max_age: float
     ) -> frozenset[str]:
-        """Records that this configuration names exactly these servers; with `only`, that there is no other one.
-        Forgets those that were not recorded for `max_age` seconds. Returns all servers that any configuration names."""
+        """Records that this configuration names exactly these servers; with `only`, that there is no other one. Forgets
+        servers that were not recorded for `max_age` seconds. Returns all servers that any configuration names."""
 
     async def list_configurations(self) -> dict[str, frozenset[str]]:
         """The servers of each recorded configuration."""
@@ -119,8 +119,7 @@ class CatalogueVersion(Protocol):
 
 
 class SkillStore(Protocol):
-    """The skills of the catalogue, which items they have, and which skills are suggested. Every write is one
-    transaction.
+    """The skills of the catalogue, their items, and the suggested skills. Every write is one transaction.
 
     >>> import asyncio
     >>> from toolscript.adapters.sql.database import Database
@@ -147,7 +146,7 @@ class SkillStore(Protocol):
         classified."""
 
     async def find_seed(self) -> str | None:
-        """The digest of the skills that were seeded last; None before the first ones."""
+        """The digest of the skills that were seeded last; None before the first skills."""
 
     async def seed_skills(self, digest: str, skills: Sequence[Skill]) -> bool:
         """Makes these the seeded skills, unless this digest was the last one seeded; returns whether it did.
@@ -205,7 +204,7 @@ class SkillStore(Protocol):
 
 
 class PinStore(Protocol):
-    """The approved definitions of items, and those in quarantine, in the database of the items.
+    """The approved definitions of items, and definitions in quarantine, in the database of the items.
 
     >>> import asyncio
     >>> from toolscript.adapters.sql.database import Database
@@ -236,7 +235,7 @@ class PinStore(Protocol):
 
 class FeedbackStore(Protocol):
     """The requests that items served or are wrong for, and how far their vectors moved, in the database of the items.
-    Every write is one transaction; those that change steps increase the version of the catalogue.
+    Every write is one transaction; a write that changes steps increases the version of the catalogue.
 
     >>> import asyncio
     >>> from toolscript.adapters.sql.database import Database
@@ -312,10 +311,10 @@ class DocumentStore(Protocol):
         """Adds or replaces documents (by id) with the terms they contain."""
 
     async def save_terms(self, tenant: str, documents: Sequence[StoredDocument]) -> None:
-        """Replaces the terms of those of these documents that are stored with the same digest."""
+        """Replaces the terms of documents that are stored with the same digest."""
 
     async def list_outdated(self, *, limit: int) -> dict[str, list[str]]:
-        """The ids of up to `limit` documents whose terms are of an earlier version, by tenant."""
+        """The ids of up to `limit` documents with terms of an earlier version, by tenant."""
 
     async def delete_documents(self, tenant: str, ids: Sequence[str]) -> int:
         """Deletes documents and subtracts their terms from the tenant's counts; returns how many existed."""
@@ -325,7 +324,7 @@ class DocumentStore(Protocol):
 
     async def mark_indexed(self, tenant: str, digests: Mapping[str, str | None]) -> None:
         """Records that the index has these documents with these digests (None: deleted). Removes the marks of this
-        process and of processes that stopped long ago, unless a document has changed since; those of other running
+        process and of processes that stopped long ago, unless a document has changed since; the marks of other running
         processes stay."""
 
     async def list_pending(self) -> dict[str, list[str]]:
@@ -338,7 +337,7 @@ class DocumentStore(Protocol):
         """The documents with these ids (None: all), ordered by id."""
 
     async def list_documents(self, tenant: str, *, after: str | None = None, limit: int) -> list[Document]:
-        """The first `limit` documents whose ids come after this one, in the order of code points."""
+        """The first `limit` documents with ids after this id, in the order of code points."""
 
     async def list_ids(self, tenant: str, *, after: str | None = None, limit: int) -> list[str]:
         """The ids of what `list_documents` returns."""
@@ -347,7 +346,7 @@ class DocumentStore(Protocol):
         """The number of documents."""
 
     async def get_digests(self, tenant: str, ids: Sequence[str]) -> dict[str, str]:
-        """The digests of those of these documents that exist, by id."""
+        """The digests of the existing documents among these, by id."""
 
     async def count_terms(self, tenant: str, terms: Sequence[int]) -> TermCounts:
         """How many of the tenant's documents contain each term."""
@@ -374,7 +373,7 @@ class KnowledgeReader(Protocol):
     async def get_records(
         self, source_ids: Several[str], chunk_ids: Several[str], extraction_ids: Several[str]
     ) -> KnowledgeRecords:
-        """Those of these records that exist, in one batched read."""
+        """The existing records among these, in one batched read."""
 
     async def has_sources(self) -> bool:
         """Whether there is any source."""
@@ -389,7 +388,7 @@ class KnowledgeReader(Protocol):
         """The numbers of chunks and extractions of each source, by its id."""
 
     async def count_terms(self, terms: Sequence[int]) -> TermCounts:
-        """The number of chunks whose terms were counted, and of those that contain each of these terms."""
+        """The number of chunks with counted terms, and the number of chunks with each of these terms."""
 
     async def ping(self) -> None:
         """Raises Unavailable when the store does not answer."""

@@ -45,8 +45,8 @@ NO_SUBJECTS = Subjects()
 
 @dataclass(frozen=True, slots=True)
 class Inference:
-    """A tool of another domain that can do what the query needs: which of the query's domains it serves, the text for
-    the reason ("shell → git"), and whether it does such work as well as a tool made for it."""
+    """A tool of another domain that can do what the query needs: the query's domain that it serves, the text for the
+    reason ("shell → git"), and whether it does such work as well as a tool made for it."""
 
     domains: frozenset[str]
     text: str
@@ -143,7 +143,8 @@ def get_word_form(word: str) -> str:
 
 
 def _strip_inflection(word: str) -> str:
-    """A word without its inflection. A stem is too short for what a tool is: that of "terminate" is "terminal"'s."""
+    """A word without its inflection. A stem is too short for what a tool is: "terminate" and "terminal" have the same
+    stem."""
     for ending in ("ing", "ed", "es", "s"):
         if word.endswith(ending) and len(word) > len(ending) + 2 and not word.endswith("ss"):
             word = word.removesuffix(ending)
@@ -173,8 +174,8 @@ def load_packaged_capabilities() -> Capabilities:
 def load_capabilities(extra: Path | None = None) -> Capabilities:
     """The packaged tables, extended by a TOML or JSON file of the same form.
 
-    Entries of the file are added to those of the package. An entry with `replace = true` replaces the package's entry;
-    at the top of the file it replaces all tables. Raises Invalid, naming the file and the key.
+    Entries of the file are added to entries of the package. An entry with `replace = true` replaces the package's
+    entry; at the top of the file it replaces all tables. Raises Invalid, naming the file and the key.
     """
     if extra is None:
         return load_packaged_capabilities()

@@ -1,8 +1,8 @@
-"""Groups vectors into clusters, from which categories are proposed.
+"""Groups vectors into clusters. Skills are proposed from clusters.
 
 Spherical k-means (Dhillon and Modha, 2001) with a k-means++ start: it groups by cosine, as searches do. Vectors are
-sorted and equal ones merged first, so that the result does not depend on the order of the input, and equal vectors are
-always in the same cluster.
+sorted and equal vectors merged first, so that the result does not depend on the order of the input, and equal vectors
+are always in the same cluster.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def find_clusters(
 ) -> list[Cluster]:
     """Every vector in exactly one cluster, none of them empty, the largest cluster first.
 
-    There are `count` clusters (by default `default_cluster_count`), or as many as different vectors if those are fewer.
-    The best of `starts` runs is returned. Raises Invalid for a count below 1.
+    There are `count` clusters (by default `default_cluster_count`), or as many as there are different vectors, if
+    fewer. The best of `starts` runs is returned. Raises Invalid for a count below 1.
     """
     if count is not None and count < 1:
         raise Invalid(f"count {count} is not usable: at least 1 cluster", details={"field": "count", "least": 1})
@@ -86,7 +86,7 @@ def _distinct(rows: Matrix) -> tuple[Matrix, Numbers, NDArray[np.float32]]:
 
 
 def _best(rows: Matrix, weights: NDArray[np.float32], count: int, starts: int) -> Numbers:
-    """The labels of the best of several starts. A sample of the rows decides which start is best."""
+    """The labels of the best of several starts. A sample of the rows decides on the best start."""
     random = np.random.default_rng(SEED)
     size = max(SAMPLE, ROWS_PER_CLUSTER * count)
     part = slice(None) if len(rows) <= size else np.sort(random.choice(len(rows), size, replace=False))
@@ -97,7 +97,7 @@ def _best(rows: Matrix, weights: NDArray[np.float32], count: int, starts: int) -
 
 
 def _start(rows: Matrix, weights: NDArray[np.float32], count: int, random: np.random.Generator) -> Matrix:
-    """Centres far from each other: the probability of each grows with its distance to the earlier ones."""
+    """Centres far from each other: the probability of each grows with its distance to the earlier centres."""
     chosen: list[int] = []
     distance = np.ones(len(rows))
     for _ in range(count):

@@ -1,5 +1,5 @@
 """Computes one confidence from 0 to 1 for each candidate, from similarity, words and names, and keeps the parts for the
-reason, which names only what changed the score. docs/decisions/0007 explains the design."""
+reason. The reason names only what changed the score. docs/decisions/0007 explains the design."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ DIGITS = 4
 
 @dataclass(frozen=True, slots=True)
 class QueryTopics:
-    """The domains of a query, and the subjects of those tools in the catalogue that have some."""
+    """The domains of a query, and the subjects of the tools in the catalogue that have subjects."""
 
     query_domains: frozenset[str]
     subjects: Mapping[str, Subjects]
@@ -91,8 +91,8 @@ class Confidences:
         use: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         """`tools` is the number of different definitions in the catalogue; `variants` has the ids of items with equal
-        ones, of which none is ahead of another. `use` has the similarity of tools that were used for requests or marked
-        as wrong for some, after their steps."""
+        definitions; none of them is ahead of another. `use` has the similarity of tools that were used for requests or
+        marked as wrong for some, after their steps."""
         self._about = about
         meaning = alpha / (alpha + (1 - alpha) * learned.keyword)
         near = {c.id: position(c.score, similarity) for c in legs.dense}
@@ -127,15 +127,15 @@ class Confidences:
             self._values |= {i: self._boost(i, base) for i, base in self._base.items() if i in about.subjects}
 
     def raise_named(self, names: NameMatches) -> None:
-        """Raises tools whose names the query contains, to at least the similarity of the names."""
+        """Raises tools with names that the query contains, to at least the similarity of the names."""
         self._exact = names.exact
         self._alike = {i: alike for i, alike in names.close.items() if alike > self._base.get(i, 0.0)}
         self._values |= {i: self._boost(i, alike) for i, alike in self._alike.items()}
         self._values |= {i: names.close[i] for i in names.exact}
 
     def raise_capable(self) -> None:
-        """Raises tools of other domains that can do the work of the query's domains. Among many tools, those that can
-        do it wholly are in neither ranking: their texts are not near."""
+        """Raises tools of other domains that can do the work of the query's domains. Among many tools, a tool that can
+        do it wholly is in neither ranking: its text is not near."""
         about, values = self._about, self._values
         if not about.query_domains:
             return
@@ -157,7 +157,7 @@ class Confidences:
                     values[i] = wanted
 
     def sort(self) -> list[tuple[str, float]]:
-        """Most confident first; equal ones by their score, then by id. Confidences are rounded first, so that the
+        """Most confident first; equal confidences by score, then by id. Confidences are rounded first, so that the
         threshold applies to the value shown."""
         scores = self.scores
         rounded = np.round([*self._values.values()], DIGITS).tolist()

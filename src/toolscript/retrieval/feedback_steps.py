@@ -1,7 +1,7 @@
-"""How far the vector of a tool moves toward the requests that it served and away from those that it is wrong for, and
-the guard that refuses steps.
+"""How far the vector of a tool moves toward the requests that it served and away from requests that it is wrong for,
+and the guard that refuses steps.
 
-The idea is that of OATS (arXiv 2603.13426): a tool's text says what it does, requests say how people call that. A step
+The idea comes from OATS (arXiv 2603.13426): a tool's text says what it does, requests say how people call that. A step
 is computed from the vector of the tool's own text, so steps never add up over time. It is bounded: whatever the
 requests are, the moved vector has a cosine of `MIN_COSINE` or more with the original.
 """
@@ -44,7 +44,7 @@ class StepResult:
 
 def move_vector(original: Vector, requests: Sequence[Vector], wrong: Sequence[Vector] = ()) -> Vector:
     """The unit vector a bounded step from the original, toward the mean of the requests and away from the mean of the
-    wrong ones. Fewer requests make a smaller step; none make none."""
+    wrong requests. Fewer requests make a smaller step; without requests there is no step."""
     start = _scale(original)
     if not len(requests) and not len(wrong):
         return start
@@ -70,11 +70,11 @@ def compute_steps(
     requests: Mapping[str, Mapping[str, Vector]],
     wrong: Mapping[str, Mapping[str, Vector]] | None = None,
 ) -> dict[str, StepResult]:
-    """The steps of the tools that served these requests (tool to digest to vector) or are `wrong` for those.
+    """The steps of the tools that served these requests (tool to digest to vector) or are `wrong` for them.
 
-    Each step is judged beside the steps of all other tools, by the requests that it was not computed from: those of the
-    tool that were left out of it, and those that other tools served. Where it makes their right tools rank lower on the
-    whole (by the sum of reciprocal ranks), it is refused.
+    Each step is judged beside the steps of all other tools, by the requests that it was not computed from: requests of
+    the tool that were left out of the step, and requests that other tools served. Where it makes their right tools rank
+    lower on the whole (by the sum of reciprocal ranks), it is refused.
     """
     avoided = wrong or {}
     tools = [tool for tool in sorted({*requests, *avoided}) if tool in originals]
@@ -126,8 +126,8 @@ class _StepJudge:
         return StepResult(moved, float(self._originals[number] @ moved))
 
     def _add_gains(self, rows: Any) -> None:
-        """Compares the ranks of the right tools for these requests with those that they would have without each single
-        step. All tools that served a request are right for it: none of them is in the way of another."""
+        """Compares the ranks of the right tools for these requests with the ranks without each single step. All tools
+        that served a request are right for it: none of them is in the way of another."""
         places, owners = np.arange(len(rows)), self._owners[rows]
         with_steps = self._requests[rows] @ self._vectors.T
         without_step = self._requests[rows] @ self._originals.T

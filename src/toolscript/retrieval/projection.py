@@ -1,4 +1,4 @@
-"""Places vectors in two dimensions, and finds those that are nearly the same."""
+"""Places vectors in two dimensions, and finds nearly equal vectors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def project(vectors: Sequence[Vector]) -> Points:
 def find_near_pairs(
     vectors: Sequence[Vector], groups: Sequence[str], *, within: float, across: float, max_pairs: int
 ) -> list[tuple[int, int, float]]:
-    """The most similar pairs by their positions and cosine, the most similar first: those of the same group with a
+    """The most similar pairs by their positions and cosine, the most similar first: pairs of the same group with a
     cosine of `within` or more, others with `across` or more. Vectors have the length 1."""
     table = np.asarray(vectors, dtype=np.float32)
     numbers = {group: number for number, group in enumerate(dict.fromkeys(groups))}

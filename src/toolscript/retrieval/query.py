@@ -1,4 +1,4 @@
-"""Which texts are accepted as queries."""
+"""The texts that are accepted as queries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def has_visible_character(text: str) -> bool:
 
 
 class QueryRules(NamedTuple):
-    """What makes a query acceptable, and which errors it gets otherwise: surfaces map them to different statuses."""
+    """What makes a query acceptable, and its errors otherwise: surfaces map them to different statuses."""
 
     has_content: Callable[[str], object] = has_visible_character
     blank_error: type[Invalid] = InvalidArguments

@@ -1,6 +1,6 @@
 """Brings a collection up to date with as little embedding as possible.
 
-It compares the existing points with the wanted ones, reuses vectors of unchanged texts, embeds the rest, upserts, and
+It compares the existing points with the wanted points, reuses vectors of unchanged texts, embeds the rest, upserts, and
 deletes stale points. The steps are separate because callers write to a store between them: after a crash at any step,
 the next comparison finds and repairs the stale points.
 """
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Draft(Protocol):
-    """An object (a tool, a skill, a document, a chunk) whose points a collection should have."""
+    """An object (a tool, a skill, a document, a chunk) with points that a collection should have."""
 
     @property
     def key(self) -> str:
@@ -98,7 +98,7 @@ class Reconciler:
         self._embedding = asyncio.Lock()
 
     async def find(self, where: Filter = EVERYTHING, fields: Sequence[str] | None = None) -> dict[str, Payload]:
-        """The payloads (or those fields of them) of the existing points, by id."""
+        """The payloads (or the given fields) of the existing points, by id."""
         found = await self._index.scroll(self._collection, where=where, fields=fields)
         return {point.id: point.payload for point in found}
 
@@ -110,8 +110,8 @@ class Reconciler:
         return found
 
     async def plan(self, drafts: Iterable[D], existing: Mapping[str, Payload]) -> ReconcilePlan[D]:
-        """The changes that turn the existing points into exactly those of the drafts, with the vectors that existing
-        points have of the same texts."""
+        """The changes that turn the existing points into exactly the points of the drafts, with the vectors that
+        existing points have of the same texts."""
         groups: dict[str, dict[str, Payload]] = {}
         for point_id, payload in existing.items():
             key = str(payload.get(self._key_field)) if self._key_field else point_id
@@ -146,7 +146,8 @@ class Reconciler:
         return done
 
     async def apply(self, plan: ReconcilePlan[Any]) -> None:
-        """Writes the stale points, then deletes obsolete ones: a search meanwhile may find both, but never neither."""
+        """Writes the stale points, then deletes obsolete points: a search meanwhile may find both, but never
+        neither."""
         obsolete = {point_id for ids in (*plan.gone.values(), *plan.existing.values()) for point_id in ids}
         for points in _gather_points(plan):
             await self._index.upsert(self._collection, points)

@@ -20,7 +20,7 @@ DIGITS = 4
 
 class RelevanceSignals(NamedTuple):
     """What is known of a hit: its similarity (0 for unrelated texts, 1 for paraphrases) and the share of the query's
-    words that it covers, rare ones most."""
+    words that it covers, rare words most."""
 
     similarity: float
     coverage: float
@@ -41,8 +41,8 @@ class RelevanceCurve:
 
 @dataclass(frozen=True, slots=True)
 class LearnedRelevance:
-    """The content of the file: one curve for each way to search, because a signal that is missing is not a low one.
-    `threshold` is the relevance below which a hit most likely is not relevant."""
+    """The content of the file: one curve for each way to search, because a signal that is missing is not a low one. A
+    hit with a relevance below `threshold` most likely is not relevant."""
 
     threshold: float
     hybrid: RelevanceCurve
@@ -99,7 +99,7 @@ class Relevances:
         return self._weigh(*self._find_scores(hit_id))
 
     def estimate_absent(self) -> float:
-        """The highest relevance that a text can have which none of the rankings has."""
+        """The highest relevance of a text that is in no ranking."""
         cosine, shared = (leg.absent if leg else 0.0 for leg in (self.cosines, self.words))
         return self._weigh(cosine, shared)
 
@@ -112,7 +112,7 @@ class Relevances:
         )
 
     def estimate_bound(self) -> float:
-        """A relevance that no hit exceeds: that of one which is first in every ranking."""
+        """A relevance that no hit exceeds: the relevance of a hit that is first in every ranking."""
         legs = (self.cosines, self.words)
         cosine, shared = (max(leg.scores.values(), default=leg.absent) if leg else 0.0 for leg in legs)
         return self._weigh(cosine, shared)

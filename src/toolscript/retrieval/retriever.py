@@ -98,7 +98,7 @@ class Retriever:
         `split` finds in it, and weighs its words (with `count_terms`): English stems, or with `any_language` the stems
         of every language that the counted texts have.
 
-        Raises the errors of `rules` for a blank or overlong text, and those of `count_terms`. A model that fails,
+        Raises the errors of `rules` for a blank or overlong text, and the errors of `count_terms`. A model that fails,
         misses the deadline or returns no finite vector costs only the vector, and is added to the report.
         """
         rules.check(text)
@@ -146,7 +146,7 @@ class Retriever:
     async def read_payloads(
         self, collection: str, ids: Sequence[str], fields: Sequence[str] | None = None
     ) -> dict[str, Payload]:
-        """The payloads of those points that exist, or these fields of them."""
+        """The payloads of the existing points, or the given fields."""
         return await self._index.payloads(collection, ids, fields) if ids else {}
 
     async def count(self, collection: str, where: Filter) -> int:
@@ -160,9 +160,9 @@ class Retriever:
         collection: str,
         payloads: Mapping[str, Mapping[str, Any]],
     ) -> tuple[list[Candidate], dict[str, str]]:
-        """The candidates with those payloads, and the nearest need of each. A candidate scores half its similarity to
-        the whole query, whose vector is the first, and half that to its nearest need. One vector says all of a short
-        query: a candidate scores at least its similarity to that."""
+        """The candidates with their payloads, and the nearest need of each. A candidate scores half its similarity to
+        the whole query (the first vector) plus half its similarity to its nearest need. One vector says all of a short
+        query: a candidate scores at least its similarity to the whole."""
         stored = await self._index.vectors(collection, list(payloads))
         if not stored:
             return [], {}

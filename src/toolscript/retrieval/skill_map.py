@@ -83,9 +83,9 @@ class SkillMap:
                 self.skills_of[item_id] = (*self.skills_of.get(item_id, ()), point.payload["skill_id"])
 
     def compare(self, vector: Vector, needs: Sequence[Vector] = ()) -> Scores:
-        """The estimated score of the nearest tool of each part of the map, which may be outside of 0 to 1. With the
-        vectors of a query's needs, half of it is the score for the whole and half that for the nearest need, as it is
-        for tools. Raises ValueError for a vector of another model."""
+        """The estimated score of the nearest tool of each part of the map. A score may be outside of 0 to 1. With the
+        vectors of a query's needs, half of a score is the score for the whole and half the score for the nearest need,
+        as for tools. Raises ValueError for a vector of another model."""
         if not len(self._rows):
             return np.zeros(0, np.float32)
         # In one thread: BLAS starts several for so few numbers, which takes 20 ms on a busy machine.

@@ -68,7 +68,7 @@ class SkillMatcher:
         return np.asarray(1 - np.exp(-STEEPNESS * np.maximum(evidence, 0.0)), dtype=np.float32)
 
     def find_wordless(self, items: Sequence[Item], confidences: Matrix) -> list[int]:
-        """The numbers of the items of which no word, generic ones left out, speaks for their best skill."""
+        """The numbers of the items without a word, generic words left out, that speaks for their best skill."""
         best = confidences.argmax(axis=1)
         return [n for n, item in enumerate(items) if not self._score_words(item).specific[best[n]]]
 

@@ -52,10 +52,9 @@ async def find_grant(
     knowledge, and who sends a tenant's token beside the key may use that tenant's documents.
 
     Raises Unauthorized without a valid key where one is required: if TOOLSCRIPT_API_KEY is set, a key was ever created,
-    TOOLSCRIPT_REQUIRE_KEY is on, or callers log in with OAuth, whose access tokens are as good as a key with their
-    scopes. Raises Unavailable when
-    keys cannot be checked: also while the application is being opened, where `app` is None and nobody knows whether a
-    key was ever created.
+    TOOLSCRIPT_REQUIRE_KEY is on, or callers log in with OAuth: an access token is as good as a key with its scopes.
+    Raises Unavailable when keys cannot be checked: also while the application is being opened, when `app` is None and
+    nobody knows whether a key was ever created.
     """
     token, key = _read_bearer(headers), headers.get("x-api-key", "").strip()
     if settings.api_key and (_is_equal(token, settings.api_key) or _is_equal(key, settings.api_key)):
@@ -78,8 +77,8 @@ async def find_grant(
 
 
 def apply_profile(app: App, grant: Grant, requested: str | None = None, *, is_mcp: bool) -> None:
-    """Makes the caller's profile that of the current request: that of its key or token, else the requested one, else
-    the default. Commands of the data folder's owner and requests of the operator see everything; their agents do not.
+    """Sets the profile of the current request: from the caller's key or token, else the requested profile, else the
+    default. Commands of the data folder's owner and requests of the operator see everything; their agents do not.
 
     Raises NotFound and Forbidden for a requested profile.
     """
@@ -111,9 +110,9 @@ def require_scope(scope: Scope, grant: Grant) -> None:
 
 async def identify_principal(app: App, headers: Mapping[str, str], *, is_owner: bool = False) -> Principal:
     """Returns the principal of the bearer token or the named key in these headers; for the machine's owner, who sends
-    neither, that of the settings. A token is verified even if the
-    request also asks for the bypass. Raises Unauthorized, Forbidden for a key without the scope `documents`, and
-    Unavailable when the keys to verify the token with cannot be fetched."""
+    neither, the principal of the settings. A token is verified even if the request also asks for the bypass. Raises
+    Unauthorized, Forbidden for a key without the scope `documents`, and Unavailable when the keys to verify the token
+    with cannot be fetched."""
     lowered = {name.lower(): value for name, value in headers.items()}
     authorization = lowered.get("authorization")
     if authorization is None:
@@ -136,7 +135,7 @@ async def identify_principal(app: App, headers: Mapping[str, str], *, is_owner: 
 
 
 async def find_tenant(app: App, headers: Mapping[str, str]) -> str | None:
-    """Returns whose documents a request with these headers may search; None if nobody's."""
+    """Returns the tenant of the documents that a request with these headers may search; None without documents."""
     try:
         return (await identify_principal(app, headers)).tenant
     except ToolscriptError:
@@ -196,27 +195,27 @@ async def admit_client(app: App, headers: Mapping[str, str], address: str | None
 
 
 def identify_caller(grant: Grant, address: str | None) -> Caller:
-    """Returns whose searches and calls belong together: those with the same key, or without one from the same client
-    address."""
+    """Returns the caller, to tell which searches and calls belong together: the same key, or without a key the same
+    client address."""
     return Caller(key=grant.caller) if grant.caller else Caller(address=get_client_key(address or ""))
 
 
 def identify_holder(grant: Grant, address: str | None) -> ShareHolder:
-    """Returns in whose share a request counts."""
+    """Returns the holder of the share that a request counts in."""
     caller = identify_caller(grant, address)
     return ShareHolder(f"key {caller.key}" if caller.key else f"address {caller.address}", grant.is_anonymous)
 
 
 def find_user(grant: Grant) -> str:
-    """Returns whose login is used at servers with a login per user: that of the named key or of the token's subject.
-    Empty, the installation's own, for the operator and the owner, and where nobody needs credentials."""
+    """Returns the user for logins at servers with a login per user: the named key, or the token's subject. Empty, the
+    installation's own, for the operator and the owner, and where nobody needs credentials."""
     return "" if grant.caller in {None, OPERATOR, OWNER_NAME} else str(grant.caller)
 
 
 def get_client_key(address: str) -> str:
-    """Returns the key under which a client is counted: its IPv4 address, or its IPv6 network of 64 bits, because one
-    client has all of that. The address is the connection's, never a header's, which the client could choose. All
-    clients behind one proxy count as one."""
+    """Returns the key that a client is counted by: its IPv4 address, or its IPv6 network of 64 bits, because one client
+    has all of that. The address is the connection's, never a header's: the client could choose a header. All clients
+    behind one proxy count as one."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:

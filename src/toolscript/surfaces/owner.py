@@ -1,4 +1,4 @@
-"""Which requests without credentials are taken for those of the machine's owner.
+"""Recognises requests without credentials as requests of the machine's owner.
 
 On loopback the owner stays in after keys were created: a key adds callers. What may come from elsewhere is not taken
 for the owner's: what a proxy passes on, pages of other origins, and everything where settings ask callers who they are.

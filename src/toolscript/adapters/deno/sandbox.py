@@ -38,7 +38,7 @@ _LIMITS = {
 
 
 class DenoSandbox:
-    """Runs programs, each in a process for itself. After a run, processes for the next ones are started."""
+    """Runs programs, each in a process for itself. After a run, processes for the next programs are started."""
 
     language = Language.TYPESCRIPT
 
@@ -107,7 +107,7 @@ class DenoSandbox:
         return await ProgramProcess.start(memory_bytes)
 
     def _stop_soon(self, process: ProgramProcess) -> None:
-        """Ends the process without waiting for it, which takes 10 ms."""
+        """Ends the process without waiting 10 ms for its end."""
         task = asyncio.create_task(process.stop())
         self._stopping.add(task)
         task.add_done_callback(self._stopping.discard)

@@ -75,7 +75,7 @@ def walk_xml(
     end: Callable[[str], object],
     add_text: Callable[[str], object],
 ) -> None:
-    """Parses XML, element by element without namespaces, for files whose tree would be large. Raises as `parse_xml`."""
+    """Parses XML, element by element without namespaces, for files with a large tree. Raises as `parse_xml`."""
     parser = _create_parser(name)
     parser.buffer_text = True
     parser.StartElementHandler = lambda tag, attributes: begin(

@@ -1,4 +1,4 @@
-"""Reads the dates of files, which are written in many ways."""
+"""Reads the dates of files, written in many ways."""
 
 from __future__ import annotations
 

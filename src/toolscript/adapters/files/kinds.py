@@ -1,5 +1,5 @@
-"""The table of readers: which module reads which kind. Readers are imported when they are needed, since a worker reads
-one file."""
+"""The table of readers: the module for each kind of file. Readers are imported when they are needed, since a worker
+reads one file."""
 
 from __future__ import annotations
 

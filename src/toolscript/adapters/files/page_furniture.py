@@ -74,7 +74,7 @@ def _find_outer_numbers(line: str) -> list[str]:
 
 
 def _find_number_offsets(pages: Sequence[Sequence[str]], ends: Sequence[Sequence[int]]) -> set[int]:
-    """Returns the difference between printed page numbers and sheet numbers on which most pages agree."""
+    """Returns the most frequent difference between printed page numbers and sheet numbers."""
     counts = Counter(
         offset
         for number, (page, both) in enumerate(zip(pages, ends, strict=True))

@@ -65,7 +65,7 @@ Part = Heading | TextBlock
 
 @dataclass(frozen=True, slots=True)
 class ParsedBook:
-    """A parsed file, before it is decided which headings are chapters and sections."""
+    """A parsed file, before its headings become chapters and sections."""
 
     parts: Sequence[Part]
     title: str = ""
@@ -156,8 +156,8 @@ def place_under_title(parsed: ParsedBook) -> ParsedBook:
 
 
 def build_book(parsed: ParsedBook) -> Book:
-    """Builds the book: headings of the highest level are chapters, the nearest deeper ones sections. Headings become
-    text only in a file that has no other text."""
+    """Builds the book: headings of the highest level are chapters, the nearest deeper headings are sections. Headings
+    become text only in a file that has no other text."""
     highest = min((part.level for part in parsed.parts if isinstance(part, Heading)), default=0)
     has_text = any(isinstance(part, TextBlock) for part in parsed.parts)
     chapter = section = ""

@@ -162,7 +162,7 @@ def _build_book(answer: dict[str, Any]) -> Book:
 
 
 def _title_from_name(path: Path, ending: str) -> str:
-    """Makes a title of the file name: `my_notes-2.txt` becomes `my notes 2`. That of code stays as it is."""
+    """Makes a title of the file name: `my_notes-2.txt` becomes `my notes 2`. The name of a code file stays as it is."""
     if KINDS_BY_ENDING[ending] is FileKind.CODE:
         return path.name
     return " ".join(path.stem.replace("_", " ").replace("-", " ").split())

@@ -78,8 +78,8 @@ def is_packed(data: bytes) -> bool:
 
 
 def recognise_kind(data: bytes, declared: FileKind) -> FileKind:
-    """Returns the kind of a file: that of its content, or else the one that its name declares. Raises Invalid, naming
-    what it is, for one that cannot be read."""
+    """Returns the kind of a file by its content, or else by its name. Raises Invalid, naming the kind, for a file that
+    cannot be read."""
     if _is_pdf(data, declared):
         return FileKind.PDF
     if data.startswith(_ZIP):
@@ -123,7 +123,7 @@ def _describe_old_office(data: bytes) -> str:
 
 
 def _find_signature(data: bytes) -> str:
-    """Returns what a file is by its first bytes; empty for a text, which may begin with the same letters."""
+    """Returns what a file is by its first bytes; empty for a text: it may begin with the same letters."""
     start = data[:_SNIFFED_BYTES]
     if not _is_binary(start):
         return next((name for mark, name in _ENCRYPTED_TEXTS.items() if start.startswith(mark)), "")

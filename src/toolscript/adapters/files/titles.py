@@ -44,7 +44,7 @@ def clean_title(text: str) -> str:
 
 
 def clean_authors(names: Sequence[str]) -> tuple[str, ...]:
-    """Returns the names without those of programs and of accounts that every machine has.
+    """Returns the names except the names of programs, and of accounts that every machine has.
 
     >>> clean_authors(["openpyxl", "Ada Hive"])
     ('Ada Hive',)

@@ -56,7 +56,7 @@ def build_answer(file: IO[bytes], ending: str, limits: BookLimits, tesseract: st
 
 def write_lines(answer: Mapping[str, Any]) -> Iterator[bytes]:
     """Writes an answer as lines of JSON, some positions and blocks in each: while the reader of a line parses it, its
-    process does nothing else, which took six seconds for a whole book."""
+    process does nothing else (six seconds for a whole book)."""
     lists = {name: answer[name] for name in ("positions", "blocks") if name in answer}
     yield _write_line({name: value for name, value in answer.items() if name not in lists})
     for name, items in lists.items():

@@ -1,9 +1,9 @@
 """The worker process that checks arguments: one JSON object per line in, one per line out.
 
-A request has `digest`, `arguments`, `references` (whether those of the schema must lead somewhere), `seconds` (of
+A request has `digest`, `arguments`, `references` (whether references of the schema must lead somewhere), `seconds` (of
 processor time), and `schema` when the worker does not have it yet. The reply is `{}` for valid arguments, `{"field": …,
-"message": …}` for the worst problem, `{"unusable": …}` for a schema that cannot be used, and `{"unknown": true}` when
-the schema is needed.
+"message": …}` for the worst problem, `{"unusable": …}` for an unusable schema, and `{"unknown": true}` when the schema
+is needed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _limit_seconds(processor_time: float, elapsed: float) -> None:
 
 
 class Checks:
-    """Compiled schemas, by digest; the least recently used ones are dropped."""
+    """Compiled schemas, by digest; the least recently used schemas are dropped."""
 
     def __init__(self) -> None:
         self._validators: OrderedDict[str, Any] = OrderedDict()

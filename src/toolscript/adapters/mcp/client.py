@@ -150,7 +150,7 @@ class McpServer:
         self, item: Item, arguments: Mapping[str, Any], *, within: float, relay: CallRelay = NO_RELAY
     ) -> CallResult:
         """Calls the tool; gets the messages of a prompt or the contents of a resource. The SDK tells the server when
-        the task is cancelled, which a timeout does too.
+        the task is cancelled, also by a timeout.
 
         Raises UpstreamFailed with the server's message, TimedOut, or Unavailable when the connection is gone.
         """
@@ -349,7 +349,7 @@ def _count_entries(answers: Mapping[str, Sequence[Mapping[str, Any]]]) -> int:
 
 def _build_request(item: Item, arguments: dict[str, Any], relay: CallRelay) -> tuple[Any, Any]:
     """The request that calls a tool, gets a prompt or reads a resource, and the type of its result. Where we trace, the
-    SDK replaces the caller's trace context by that of our own span."""
+    SDK replaces the caller's trace context by the context of our own span."""
     match item.type:
         case ItemType.TOOL:
             about: Any = {"_meta": dict(relay.trace)} if relay.trace else {}

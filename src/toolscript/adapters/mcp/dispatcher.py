@@ -92,8 +92,8 @@ class LenientDispatcher:
             self.closed.set()
 
     async def _ask_caller(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The caller's answer to a request of the server. A server that speaks a version before 2026-07-28 does not say
-        which call a request belongs to, so nobody is asked while there are several. Raises MCPError."""
+        """The caller's answer to a request of the server. A server that speaks a version before 2026-07-28 does not
+        name the call of a request, so nobody is asked while several calls run. Raises MCPError."""
         if len(self.relays) == 1 and (ask := self.relays[0].ask):
             return dict(await ask(method, params))
         if method == "roots/list":

@@ -64,7 +64,7 @@ def make_acceptable(method: str, raw: dict[str, Any], known_versions: Sequence[s
 
 
 def keep_valid_fields(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the result of a tool without the fields whose type no client would accept."""
+    """Returns the result of a tool without fields of a type that no client would accept."""
     is_valid = {"content": list, "_meta": dict, "isError": bool}
     kept = {k: v for k, v in result.items() if isinstance(v, is_valid.get(k, object))}
     return {**kept, "content": _only_dicts(kept["content"])} if "content" in kept else kept
@@ -195,7 +195,7 @@ def _is_usable_name(name: str) -> bool:
 
 
 def _read_definition(kind: ItemType, raw: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
-    """The entry as it came; without icons and metadata if those make it larger than a store should keep."""
+    """The entry as it came; without icons and metadata if they make the entry larger than a store should keep."""
     if len(json.dumps(raw, ensure_ascii=False)) <= MAX_DEFINITION_LENGTH:
         return dict(raw)
     problems.append(
@@ -256,8 +256,8 @@ def clean(value: Any) -> Any:
 
 
 async def clean_result(value: dict[str, Any]) -> dict[str, Any]:
-    """As `clean`, without holding up the event loop: one with many values in a thread, not by `json`, which keeps
-    Python's lock for seconds."""
+    """As `clean`, without holding up the event loop: a result with many values is cleaned in a thread, and not by
+    `json`, because `json` keeps Python's lock for seconds."""
     result = await asyncio.to_thread(_remove_unstorable, value) if _has_many_values(value) else clean(value)
     return cast("dict[str, Any]", result)
 

@@ -63,8 +63,8 @@ class PendingResults:
         self._kept_bytes = 0
 
     async def replace_result(self, content: bytes, request_id: RequestId | None = None) -> bytes:
-        """The message for the SDK: one with a result gets a stand-in for it. `request_id` is that of the only request
-        that it can answer, whatever id it has."""
+        """The message for the SDK, with a stand-in for a result. `request_id` is the id of the only request that the
+        message can answer, whatever id it has."""
         try:
             message = await read_message(content, self._max_bytes)
         except ValueError:

@@ -17,7 +17,7 @@ UNSUBSCRIBE_TIMEOUT_SECONDS = 1.0
 
 
 class ResourceUpdates:
-    """Brings the notifications of one connection to those who follow a resource."""
+    """Brings the notifications of one connection to the followers of a resource."""
 
     def __init__(self) -> None:
         self._followers: dict[object, tuple[str, Callable[[str], object]]] = {}

@@ -59,8 +59,8 @@ class ServerLog:
         self._on_log(self._redact_beginning(line, MAX_LOG_CHARACTERS))
 
     def add_message(self, params: Mapping[str, Any] | None) -> None:
-        """Passes the lines of a log message on: `[warning] disk: almost full`. Of a long message the beginning, and of
-        many messages in a second the first ones. Never raises."""
+        """Passes the lines of a log message on: `[warning] disk: almost full`. Long messages are cut, and only the
+        first messages of a second are passed on. Never raises."""
         if not self._has_room():
             return
         message = params or {}

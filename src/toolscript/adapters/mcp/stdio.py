@@ -65,8 +65,7 @@ class ServerProcess:
         return self._process.stdout
 
     def describe_exit(self, redact: Callable[[str], str]) -> str:
-        """Describes how the process ended, with the last line of its standard error, which is redacted before it is
-        cut."""
+        """Describes how the process ended, with the last line of its standard error, redacted before it is cut."""
         code = self._process.returncode
         reason = "it closed its standard output" if code is None else describe_exit(code)
         lines = [line.strip() for line in self._stderr_tail.decode("utf-8", "replace").splitlines() if line.strip()]
@@ -84,7 +83,7 @@ class ServerProcess:
         pass_on([begun], on_log, line_bytes)
 
     def note_disconnect(self) -> None:
-        """Notes that a pipe has ended. Must be called before those who wait for answers learn of it."""
+        """Notes that a pipe has ended. Must be called before waiting requests learn of it."""
         self.is_disconnected = self.is_disconnected or not self._is_stopping
 
     async def wait_for_exit(self) -> None:
@@ -115,8 +114,8 @@ class ServerProcess:
 
 
 def pass_on(lines: Sequence[bytes], on_log: OnLog, line_bytes: int) -> None:
-    """Passes lines of a log on, as a terminal without colours would show them: the last ones, up to so many bytes of
-    each."""
+    """Passes lines of a log on, as a terminal without colours would show them: the last lines, each up to
+    `line_bytes`."""
     for line in lines[-_LOG_LINES_AT_ONCE:]:
         shown = _COLOURS.sub(b"", line[:line_bytes]).strip(b"\r").rpartition(b"\r")[2]
         if text := shown.decode("utf-8", "replace").rstrip():

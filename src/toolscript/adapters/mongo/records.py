@@ -61,7 +61,7 @@ def read_extraction(document: Document) -> Extraction:
 
 
 def reading_order(document: Document) -> tuple[float, str]:
-    """Sorts chunks by number; those without a number come last, by id, which is the order in which they were made."""
+    """Sorts chunks by number. Chunks without a number come last, by id, in the order of their creation."""
     number = document.get("number")
     return (number if isinstance(number, int | float) else math.inf), _text(document["_id"])
 

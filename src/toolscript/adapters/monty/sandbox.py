@@ -1,4 +1,4 @@
-"""Runs Python programs in the worker processes of pydantic-monty, which hold neither files nor sockets."""
+"""Runs Python programs in the worker processes of pydantic-monty, without files and sockets."""
 
 from __future__ import annotations
 

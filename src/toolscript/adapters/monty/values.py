@@ -1,4 +1,4 @@
-"""Which JSON values stand for the objects of Python programs that JSON does not have."""
+"""JSON values in place of the Python objects that JSON does not have."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class PrometheusMetrics:
             log.debug("event_not_counted", extra={"reason": str(error)})
 
     def watch_drops(self, dropped: Callable[[], int], lost_by_audit: Callable[[], int] = lambda: 0) -> None:
-        """Adds the number of lost events to the metrics, and that of those the audit lost. Call once."""
+        """Adds the numbers of events that the sink and the audit lost to the metrics. Call once."""
         self._registry.register(_DroppedEvents(dropped, lost_by_audit))
 
     def watch_servers(self, statuses: Callable[[], Sequence[ServerStatus]]) -> None:

@@ -76,7 +76,7 @@ class Telemetry:
         return nullcontext(_ignore_end) if tracer is None else _open_request_span(tracer, method, headers)
 
     def record(self, event: Mapping[str, Any]) -> None:
-        """Adds what the audit says to the span of a tool's call, which is the current one; other events get a span."""
+        """Adds what the audit says to the current span of a tool's call; other events get a span."""
         tracer = self._tracer or self._find_host_tracer()
         if tracer is None or event.get("type") not in CALL_EVENTS | SEARCH_EVENTS:
             return

@@ -27,8 +27,8 @@ GPU_CALL = 8192
 class OnnxEmbedder:
     """An embedder over a model folder. Embeds in worker threads, never on the event loop.
 
-    A single query uses every core. Concurrent queries use a second session, and documents a third one, whose threads
-    have a lower priority, so that a long ingest hardly delays a query.
+    A single query uses every core. Concurrent queries use a second session, and documents a third session with threads
+    of lower priority, so that a long ingest hardly delays a query.
     """
 
     def __init__(self, folder: ModelFolder, *, device: str = "auto", lazy: bool = False) -> None:

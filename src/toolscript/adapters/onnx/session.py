@@ -2,7 +2,7 @@
 
 Inputs are sorted by length and run in batches where that is safe. A dynamically quantised model scales its activations
 over the whole batch, so that a result would depend on the other inputs (by more than the quantisation itself costs):
-such a model runs one input at a time, which on a CPU is no slower. See docs/decisions/0004.
+such a model runs one input at a time, no slower on a CPU. See docs/decisions/0004.
 """
 
 from __future__ import annotations
@@ -126,8 +126,8 @@ class OnnxSession:
 
 
 def cut_batches(lengths: Sequence[int], max_items: int, max_tokens: int | None) -> list[list[int]]:
-    """The numbers of the items in batches, short ones first, with at most so many tokens each when all are padded to
-    the longest; an item that is longer by itself is a batch."""
+    """The numbers of the items in batches, short items first, with at most so many tokens each when all are padded to
+    the longest; a longer item is a batch by itself."""
     batches: list[list[int]] = []
     for number in sorted(range(len(lengths)), key=lengths.__getitem__):
         count = len(batches[-1]) + 1 if batches else 0
@@ -138,7 +138,7 @@ def cut_batches(lengths: Sequence[int], max_items: int, max_tokens: int | None) 
 
 
 def _lower_priority() -> None:
-    """Lets other threads go first, on systems whose threads have priorities of their own."""
+    """Lets other threads go first, on systems where threads have priorities of their own."""
     if sys.platform == "linux":
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), BACKGROUND_NICENESS)
 

@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RequestStyle:
-    """Which parameters a server supports."""
+    """The parameters that a server supports."""
 
     form: str = TYPED
     length: str = "max_tokens"
@@ -200,7 +200,7 @@ class OpenAiChat:
         log.info("language_model_call", extra={"model": self.model, **tokens, "latency_ms": latency})
 
     def _clean(self, text: str) -> str:
-        """A server's message, short and without the key, which some servers repeat."""
+        """A server's message, short and without the key: some servers repeat the key."""
         return " ".join(text.replace(self._client.api_key, "[key]").split())[:MAX_REASON_LENGTH]
 
     def _fail(self, what: str, *, answer: dict[str, Any] | None = None) -> UpstreamFailed:
@@ -212,7 +212,7 @@ class OpenAiChat:
 
 
 def _message(role: str, text: str) -> dict[str, str]:
-    """A message. Lone surrogates, which JSON in UTF-8 cannot carry, are replaced."""
+    """A message. Lone surrogates are replaced: JSON in UTF-8 cannot carry them."""
     return {"role": role, "content": text.encode("utf-8", "replace").decode()}
 
 

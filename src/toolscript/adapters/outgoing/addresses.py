@@ -1,4 +1,4 @@
-"""Which addresses a server may send the gateway to. A server on the internet may name others there. It may not name
+"""The addresses that a server may send the gateway to. A server on the internet may name others there. It may not name
 this machine or its networks, in any spelling or under any name: it could use what only the gateway can reach.
 
 A name is looked up once, and the connection is made to the address that was checked: a name server that answers
@@ -30,7 +30,7 @@ IpAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 class Reach(IntEnum):
-    """Where an address is. A server may name addresses of its own kind, and those before it in this list."""
+    """Where an address is. A server may name addresses of its own kind, and of the kinds before it in this list."""
 
     INTERNET = 0
     PRIVATE = 1
@@ -45,7 +45,7 @@ _NAMES = {Reach.PRIVATE: "in a private network", Reach.LINK: "link-local", Reach
 
 
 class AddressRefused(httpx2.ConnectError):
-    """An address is further inside than those that the server may name."""
+    """An address is further inside than the server may name."""
 
 
 class CheckedTransport(httpx2.AsyncBaseTransport):

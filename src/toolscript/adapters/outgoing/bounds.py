@@ -28,7 +28,7 @@ MAX_REDIRECTS = 5
 
 
 class AnswerSize:
-    """The size of an answer of which parts arrive."""
+    """The size of an answer that arrives in parts."""
 
     def __init__(self) -> None:
         self._length = self._memory = 0

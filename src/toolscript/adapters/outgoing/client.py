@@ -25,7 +25,7 @@ class AnswerTooLarge(httpx2.StreamError):
 
 
 class BoundedClient(httpx2.AsyncClient):
-    """Follows no redirects, and reads nothing of their bodies: the SDK of MCP follows those within an origin."""
+    """Follows no redirects, and reads nothing of their bodies: the SDK of MCP follows redirects within an origin."""
 
     def __init__(
         self,
@@ -36,9 +36,9 @@ class BoundedClient(httpx2.AsyncClient):
         within: float | None = None,
         **options: Any,
     ) -> None:
-        """`max_bytes` bounds the body of an answer, and each event of a stream in answer to one of `event_methods`;
-        `hint` says what to do about a larger one. `within` bounds the seconds of a request whose answer is read at
-        once."""
+        """`max_bytes` bounds the body of an answer, and each event of a stream that answers one of `event_methods`;
+        `hint` says what to do about a larger one. `within` bounds the seconds of a request with an answer that is read
+        at once."""
         super().__init__(follow_redirects=False, max_redirects=MAX_REDIRECTS, verify=read_certificates(), **options)
         self._max_bytes = max_bytes
         self._hint = hint
@@ -82,7 +82,7 @@ class BoundedClient(httpx2.AsyncClient):
 
 class _BoundedBody(httpx2.AsyncByteStream):
     """The decoded body of a response. It is decoded in parts of up to 1 MiB, whatever it expands to. In a stream of
-    events, the bound is that of each event."""
+    events, each event has the bound."""
 
     def __init__(self, response: httpx2.Response, max_bytes: int, hint: str, *, is_stream: bool) -> None:
         self._response = response
@@ -118,7 +118,7 @@ def is_event_stream(response: httpx2.Response) -> bool:
 
 
 def read_certificates() -> ssl.SSLContext:
-    """The certificates that are trusted: those of the environment's variables, or of the system."""
+    """The trusted certificates: from the environment's variables, or from the system."""
     return _read_certificates(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
 
 

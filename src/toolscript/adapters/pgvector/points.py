@@ -90,10 +90,10 @@ class Points:
             return self._rank(score, ("true", []), where, limit, fields, order)
 
     def find_by_terms(self, terms: Terms, where: Filter, limit: int, fields: Fields) -> list[Candidate]:
-        """The points with the largest dot product among those that share a term.
+        """The points with the largest dot product that share a term with the query.
 
         Points that have only words of little weight are read last, or not at all: most have such words, and where all
-        these words together weigh less than the last place of the others, none of those points is among the best.
+        these words together weigh less than the last place of the others, no such point is among the best.
         """
         score = "-(terms <#> %s::sparsevec)", [_build_sparse_vector(terms)]
         by_weight = sorted(zip(terms.weights, terms.ids, strict=True), reverse=True)
@@ -107,7 +107,7 @@ class Points:
                 return found
 
     def _count_needed(self, by_weight: Sequence[tuple[float, int]], score: float) -> int:
-        """The number of terms, largest weights first, of which every point has one that scores as high as this."""
+        """The number of terms, largest weights first, such that every point that scores this high has one of them."""
         left = 0.0
         for number in range(len(by_weight), 0, -1):
             left += abs(by_weight[number - 1][0])

@@ -71,7 +71,7 @@ def to_candidate(payload: Payload | None, score: float = 0.0) -> Candidate:
 
 
 def point_id(own_id: str) -> str:
-    """The UUID under which Qdrant stores a point: it takes no strings as ids."""
+    """The UUID of a point in Qdrant: Qdrant takes no strings as ids."""
     return str(uuid.uuid5(_NAMESPACE, own_id))
 
 

@@ -33,7 +33,7 @@ OPTIMISE_FROM = 50_000
 
 
 class QdrantEdgeIndex(QdrantIndex):
-    """A vector index in a folder, which one process at a time can open."""
+    """A vector index in a folder. One process at a time can open it."""
 
     package = _PACKAGE
     upsert_batch = UPSERT_BATCH

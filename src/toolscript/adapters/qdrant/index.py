@@ -111,7 +111,7 @@ class QdrantIndex(VectorIndex):
     async def match(
         self, name: str, terms: Terms, *, where: Filter = EVERYTHING, start: int = 0, end: int, max_total: int
     ) -> TermMatches:
-        """Reads the scores of all points that count, 1 µs each, and the ids of those alone that may be on the page."""
+        """Reads the scores of all points that count, 1 µs each, and only the ids of points that may be on the page."""
         if not terms.ids:
             return TermMatches([], 0)
         collection, query = self._collection(name), self.package.sparse_vector(terms)
@@ -200,6 +200,7 @@ def select_payload(fields: Fields) -> Selection:
 
 
 def _find_end(found: Sequence[Any], limit: int) -> int:
-    """The number of points that may be among the best `limit`: more, where further ones score like the last of them."""
+    """The number of points that may be among the best `limit`: more, where further points score like the last of
+    them."""
     last = found[limit - 1].score if limit < len(found) else None
     return next((n for n in range(limit, len(found)) if found[n].score != last), len(found))

@@ -31,7 +31,7 @@ _PACKAGE = QdrantPackage(
 
 
 class QdrantServerIndex(QdrantIndex):
-    """A vector index on a server, which several processes can share."""
+    """A vector index on a server. Several processes can share it."""
 
     package = _PACKAGE
     upsert_batch = 256

@@ -1,8 +1,8 @@
 """One collection of the embedded engine: a folder with a manifest and the generation of the shard that it names.
 
 The engine holds Python's global lock during every call, so calls run where they are awaited (a thread would gain
-nothing) and in small batches. The optimiser holds it too: it runs in a child process on a copy of the shard, which then
-replaces the original. See docs/decisions/0005.
+nothing) and in small batches. The optimiser holds it too: it runs in a child process on a copy of the shard, and the
+copy then replaces the original. See docs/decisions/0005.
 """
 
 from __future__ import annotations
@@ -422,9 +422,9 @@ def _load(place: Path) -> qe.EdgeShard:
 
 
 class _GuardedShard:
-    """Passes calls on to the engine's shard. The engine panics where files have other contents than it has written,
-    which pyo3 raises as a BaseException that ends the process, or it fails: here both become IndexDamaged. The engine
-    is not called again afterwards, because a panic leaves its locks taken."""
+    """Passes calls on to the engine's shard. Where files have other contents than it has written, the engine fails, or
+    it panics and pyo3 raises a BaseException that ends the process. Here both become IndexDamaged. The engine is not
+    called again afterwards, because a panic leaves its locks taken."""
 
     def __init__(self, shard: qe.EdgeShard, folder: Path) -> None:
         self._guarded, self._folder = shard, folder

@@ -50,12 +50,12 @@ _POSTGRES_BYTES = (
 
 
 class SqlAudit:
-    """The events of one database, which is opened with the first use: by the thread that writes, or by a query."""
+    """The events of one database. The first use opens the database: the thread that writes, or a query."""
 
     def __init__(
         self, url: str, *, max_days: float = 0, max_bytes: int = 0, clock: Callable[[], float] = time.time
     ) -> None:
-        """Events that are older, or the oldest of those that take more space, are deleted; 0 is no limit."""
+        """Older events are deleted, and the oldest when all take more space; 0 is no limit."""
         self._url = url
         self._max_days, self._max_bytes = max_days, max_bytes
         self._clock = clock
@@ -160,7 +160,8 @@ def _select(session: Session, query: AuditQuery) -> AuditPage:
 
 
 def _build_conditions(query: AuditQuery) -> tuple[list[str], list[str], dict[str, object]]:
-    """The conditions that an index finds, in the order of ids, those to compare with, and the values of both."""
+    """The conditions that an index finds, in the order of ids, the conditions to compare with, and the values of
+    both."""
     values: dict[str, object] = {
         "kind": _KINDS.index(query.kind),
         "since": 0 if query.since is None else first_id(query.since),

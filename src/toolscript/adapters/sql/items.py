@@ -163,7 +163,7 @@ def _item_row(item: Item, terms: frozenset[int]) -> dict[str, Any]:
 
 
 def _load_items(session: Session, rows: Sequence[Row], *, all_items: bool = False) -> list[StoredItem]:
-    """The items in those rows, in order, each with its assignments."""
+    """The items of the rows, in order, each with its assignments."""
     assigned = read_assignments(session, None if all_items else [row["id"] for row in rows])
     return [
         StoredItem(

@@ -18,7 +18,7 @@ _WHERE = "WHERE server = :server AND address = :address AND user_name = :user"
 
 class SqlLogins:
     """The logins of one database. A login is encrypted together with its name: a row that is copied to another name, or
-    the row of a server whose address has changed, cannot be decrypted."""
+    the row of a server with a new address, cannot be decrypted."""
 
     def __init__(self, database: Database, key: InstallationKey) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""Approved definitions, and those in quarantine, in SQL."""
+"""Approved definitions, and definitions in quarantine, in SQL."""
 
 from __future__ import annotations
 

@@ -62,7 +62,8 @@ def _delete_skill(session: Session, skill_id: str) -> None:
 
 
 def _remove_seeds(session: Session, kept: Collection[str]) -> None:
-    """Removes the seeded skills except these: those with items of people become inactive, the others are deleted."""
+    """Removes the seeded skills except `kept`. A skill with items assigned by people becomes inactive, other skills are
+    deleted."""
     by_people = "id IN (SELECT skill_id FROM tool_skill_assignments WHERE origin = 'human')"
     seeded = session.rows(f"SELECT id, {by_people} AS is_used FROM skill_categories WHERE is_seeded")
     gone = [row for row in seeded if row["id"] not in kept]
@@ -199,8 +200,8 @@ def _review_suggestion(
 
 
 def _add_to_skill(session: Session, skill_id: str, item_ids: Collection[str]) -> None:
-    """Adds the skill to those of the items, except items that have vanished or have as many of people as they may.
-    Where an item would have too many, the least confident ones that people have not decided go."""
+    """Adds the skill to the items, except items that have vanished or have the maximum number of skills from people.
+    Where an item would have too many skills, the least confident skills that no person has decided are removed."""
     rows = session.rows(f"SELECT id FROM tools WHERE {session.among('item_id', 'ids')}", ids=sorted(item_ids))
     numbers = [row["id"] for row in rows]
     known = read_assignments(session, numbers)
@@ -237,8 +238,8 @@ INSERT_SUGGESTION = (
 
 
 def _replace_suggestions(session: Session, wanted: Mapping[int, Suggestion | None]) -> None:
-    """Replaces the pending suggestions for the items with these numbers, without those that people have rejected. A
-    suggestion that is already pending under its name stays: a reviewer may be about to use its number."""
+    """Replaces the pending suggestions for the items with these numbers, without suggestions that people have rejected.
+    A suggestion that is already pending under its name stays: a reviewer may be about to use its number."""
     numbers = list(wanted)
     named = {(n, s.name.casefold()): s for n, s in wanted.items() if s}
     for rejected in _find_suggestions(session, numbers, SuggestionStatus.REJECTED):

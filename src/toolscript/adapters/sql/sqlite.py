@@ -122,7 +122,7 @@ class SqliteSessions:
         self._idle.clear()
 
     def _empty_log(self, connection: sqlite3.Connection) -> None:
-        """Moves everything from the log into the database, which is then complete without the log. SQLite does it with
+        """Moves everything from the log into the database, so that it is complete without the log. SQLite does it with
         its last connection, unless that can only read."""
         try:
             connection.execute(f"PRAGMA busy_timeout = {CHECKPOINT_SECONDS * 1000}").close()
@@ -161,7 +161,7 @@ class SqliteSessions:
 
 
 def get_code(error: Exception) -> int:
-    """SQLite's code of an error, without the extension that says which operation failed; 0 for another error."""
+    """SQLite's code of an error, without the extension for the failed operation; 0 for another error."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 

@@ -1,5 +1,5 @@
-"""Looks at the files of a SQLite database before SQLite does, which takes a damaged log for none and an emptied
-database for a new one: the store would be empty without a word."""
+"""Looks at the files of a SQLite database before SQLite does. SQLite takes a damaged log for no log and an emptied
+database for a new database: the store would be empty without a word."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ def _is_log_valid(logged: Path) -> bool:
 
 
 def _has_right_sums(logged: Path) -> bool:
-    """Whether the header has the right checksum, and the first frame, if a second one of the same log proves that the
-    first was complete. Later ones may be those of a crash, which SQLite leaves out."""
+    """Whether the header has the right checksum, and the first frame, if a second frame of the same log proves that the
+    first was complete. Later frames may come from a crash; SQLite leaves them out."""
     with logged.open("rb") as opened:
         header = opened.read(_HEADER.size)
         if len(header) < _HEADER.size:

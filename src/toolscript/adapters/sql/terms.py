@@ -34,7 +34,7 @@ def change_counts(
     removed: Iterable[frozenset[int]] = (),
     added: Iterable[frozenset[int]] = (),
 ) -> None:
-    """Subtracts the terms of removed texts and adds those of new ones; deletes the counts that drop to 0."""
+    """Subtracts the terms of removed texts and adds the terms of new texts; deletes the counts that drop to 0."""
     change: Counter[int] = Counter()
     for terms in added:
         change.update([ALL_TEXTS, *terms])
@@ -54,7 +54,7 @@ def change_counts(
 
 
 def count_terms(session: Session, scope: str, terms: Sequence[int]) -> TermCounts:
-    """The number of texts in a scope, and of those that contain each term."""
+    """The number of texts in a scope, and the number of texts with each term."""
     rows = session.rows(
         f"SELECT term, texts FROM term_counts WHERE scope = :scope AND {session.among('term', 'terms')}",
         scope=scope,

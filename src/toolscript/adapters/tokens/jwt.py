@@ -1,8 +1,8 @@
 """Verifies bearer tokens (JWT) and says why a token is refused.
 
-The settings decide which key goes with which algorithm: the secret and the local key with HS256, published keys with
-RS* and ES*. A token only claims to be one of these, so a public key can never be used as a secret. PyJWT checks
-signatures, times, issuer and audience.
+The settings decide on the algorithm of each key: the secret and the local key with HS256, published keys with RS* and
+ES*. A token only claims to be one of these, so a public key can never be used as a secret. PyJWT checks signatures,
+times, issuer and audience.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def sign_local_token(
 
 
 def sign_sign_in_code(key: str, seconds: int, *, clock: Callable[[], float] = time.time) -> str:
-    """A code with which a page signs in once, signed with the key in a gateway's data folder. It is no token."""
+    """A code that lets a page sign in once, signed with the key in a gateway's data folder. It is no token."""
     claims = {"iss": SIGN_IN_ISSUER, "exp": int(clock()) + seconds, "jti": secrets.token_urlsafe(16)}
     return jwt.encode(claims, key, algorithm=SYMMETRIC)
 
@@ -258,7 +258,7 @@ def _check_secret(secret: str, name: str) -> None:
 
 
 def _read_header(token: str) -> tuple[str, str | None]:
-    """The algorithm and the key id that a token claims. Neither is trusted; they only say which keys to try."""
+    """The algorithm and the key id that a token claims. Neither is trusted; they only choose the keys to try."""
     if len(token) > MAX_TOKEN_LENGTH:
         raise _refuse(f"the token is longer than {MAX_TOKEN_LENGTH} characters")
     try:

@@ -75,8 +75,8 @@ _NAMES = {
 
 
 def find_ending(path: PurePath) -> str | None:
-    """Returns the ending by which a file is read, one of FILE_ENDINGS: its own, or that of a known name without one
-    (README, Makefile). None for a name that says nothing of a kind that can be read."""
+    """Returns the ending that decides how a file is read, one of FILE_ENDINGS: its own, or the ending for a known name
+    without an ending (README, Makefile). None for a name that says nothing of a kind that can be read."""
     ending = path.suffix.lower() or _NAMES.get(path.name.lower(), "")
     return ending if ending in KINDS_BY_ENDING else None
 

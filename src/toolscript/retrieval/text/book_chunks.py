@@ -38,7 +38,7 @@ class Piece:
 @dataclass(frozen=True, slots=True)
 class _Unit:
     """A part that is never cut: a sentence, a line or row, a block of code. `joint` precedes it inside a piece, and
-    `header`, which a table row needs, at the beginning of one."""
+    `header` at the beginning of a piece, for table rows."""
 
     text: str
     weight: int

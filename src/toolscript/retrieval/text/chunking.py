@@ -113,7 +113,7 @@ def _some_characters(text: str, start: int, end: int, ending: int, maximum: int,
 
 
 def _sentence_ends(text: str) -> Iterator[tuple[int, int]]:
-    """The ends of sentences and paragraphs, and which of the two; the last is the end of the text."""
+    """The ends of sentences and paragraphs, and their kind; the last is the end of the text."""
     for found in _BREAK.finditer(text):
         ending = _kind_of_break(text, found)
         if ending > WORD and found.end() < len(text) and may_cut(text, found.end()):

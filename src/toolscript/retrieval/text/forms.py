@@ -1,8 +1,8 @@
-"""The forms of words by which documents of any language are found by words.
+"""The forms of words that find documents of any language.
 
 A document is stemmed in its own language. A query's language is mostly unknown, and two or three words do not tell it:
-so each of its words looks for its stems in the languages that the tenant's documents have, which the term counts
-record. See docs/decisions/0027.
+so each of its words looks for its stems in the languages of the tenant's documents. The term counts record these
+languages. See docs/decisions/0027.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def count_document_forms(text: str) -> dict[int, float]:
 
 
 def list_wanted(query: str, language: str) -> frozenset[str]:
-    """The forms of a query's words by which a document of that language is found."""
+    """The forms of a query's words that find a document of that language."""
     found = tokens(query)
     informative = drop_function_words(found, detect_language(found) or ENGLISH)
     wanted = {stem(word, name) for word in informative for name in (ENGLISH, language)}

@@ -32,13 +32,14 @@ MAX_CHARACTERS = 120  # no name is longer, and more of one letter would not fit 
 
 @dataclass(frozen=True, slots=True)
 class NameMatches:
-    """The ids whose name or id the query contains, and the similarity of names to the query (0 to 1), by id."""
+    """The ids of tools with a name or id that the query contains, and the similarity of names to the query (0 to 1), by
+    id."""
 
     exact: frozenset[str]
     close: Mapping[str, float]
 
     def select(self, ids: frozenset[str]) -> NameMatches:
-        """Those with these ids."""
+        """The matches with these ids."""
         return NameMatches(self.exact & ids, {i: likeness for i, likeness in self.close.items() if i in ids})
 
 
@@ -105,8 +106,8 @@ class Names:
         return [(key, REWRITTEN - (1 - ratio) / 4)] if key in self._by_key else []
 
     def _may_be_near(self, key: str) -> list[str]:
-        """The keys whose ratio may reach the minimum, by length and by counts of letters: a letter that only one of two
-        texts has is at least one edit. Three times faster than computing every ratio."""
+        """The keys with a ratio that may reach the minimum, by length and by counts of letters: a letter that only one
+        of two texts has is at least one edit. Three times faster than computing every ratio."""
         max_length = len(key) * (2 - MIN_RATIO) / MIN_RATIO
         min_length = len(key) * MIN_RATIO / (2 - MIN_RATIO)
         low, high = np.searchsorted(self._lengths, [min_length, max_length + 1])

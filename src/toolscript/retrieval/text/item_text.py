@@ -28,7 +28,7 @@ def build_item_text(item: Item) -> str:
 
 
 def item_frequencies(item: Item) -> Counter[int]:
-    """The terms of the same fields; those of the name count twice."""
+    """The terms of the same fields; terms of the name count twice."""
     found = term_frequencies(item.name)
     for number in found:
         found[number] *= NAME_WEIGHT

@@ -32,7 +32,7 @@ def chunk_text(text: str, max_bytes: int, path: Path = ()) -> Iterator[TextChunk
 
 def chunk_json(value: Any, max_bytes: int) -> Iterator[TextChunk]:
     """The chunks of a JSON value, in order. Elements of more than a quarter of `max_bytes` are chunks of their own;
-    smaller ones share one, an array's under a path like `items.10:20`."""
+    smaller elements share a chunk, an array's under a path like `items.10:20`."""
     yield from _chunk(value, write_json(value), (), max_bytes)
 
 

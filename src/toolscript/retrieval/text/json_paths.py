@@ -1,5 +1,5 @@
 """Paths into JSON values, as agents write them: `items.3.name`, `items[3].name`, or a JSON pointer. And the shape of a
-value, which says what paths there are."""
+value: the paths that it has."""
 
 from __future__ import annotations
 

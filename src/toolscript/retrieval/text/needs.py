@@ -49,7 +49,7 @@ def _cut(text: str, separator: re.Pattern[str], start: int, end: int) -> list[_S
 
 
 def _join_short(text: str, parts: Sequence[_Span]) -> list[_Span]:
-    """The parts, each with the following ones that are too short to stand alone."""
+    """The parts, each with the following parts that are too short to stand alone."""
     joined: list[_Span] = []
     for part in parts:
         if joined and (_is_short(text, part) or _is_short(text, joined[-1])):

@@ -46,9 +46,9 @@ def build_snippet(
     """Returns at most `max_characters` of the text, around as many different words with these forms (stems, in the
     language of the text) as fit.
 
-    Among equally good windows, one in `near` (the passage that was found) is preferred, then the first one. Without
+    Among equally good windows, one in `near` (the passage that was found) is preferred, then the first window. Without
     any match, the snippet is the beginning of `near`, or of the text. With `highlight`, matched words stand between
-    `**`, which count as characters. Only `max_read` characters of a longer text are read.
+    `**`; the asterisks count as characters. Only `max_read` characters of a longer text are read.
     """
     if max_read is not None and len(text) > max_read:
         begin, end = _select_part(text, near, max_read)
@@ -153,7 +153,7 @@ class _Units:
         return is_window and self._length(first, last) <= (self._maximum if maximum is None else maximum)
 
     def _find_matches(self, unit: str) -> list[Span]:
-        """The places of the words that match; adjoining and overlapping ones are one."""
+        """The places of the words that match; adjoining and overlapping places are joined."""
         places: list[Span] = []
         for begin, end in _find_words(unit):
             for first, last in find_tokens(unit[begin:end]):

@@ -78,8 +78,8 @@ class Spelling:
         return _TOKEN.sub(lambda m: replaced.get(m[0], m[0]), text)
 
     def _find_mistyped_names(self, tokens: Sequence[str], typos: Iterable[str]) -> dict[str, str]:
-        """The words to replace so that consecutive ones, of which one is a typo, are the words of a name. One that
-        exists and that the catalogue does not have may be replaced, too: of `reed a fil`, `reed`."""
+        """The words to replace so that consecutive words with a typo among them are the words of a name. An existing
+        word that the catalogue does not have may be replaced, too: of `reed a fil`, `reed`."""
         informative = [t for t in tokens if t not in STOP_WORDS]
         for length in reversed(NAME_WORDS):
             for start in range(len(informative) - length + 1):

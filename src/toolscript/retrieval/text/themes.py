@@ -160,7 +160,7 @@ def _find_topics(item: Item, spellings: _Spellings) -> dict[Topic, float]:
 
 
 def _of_server(server: str, common: Set[Topic]) -> dict[Topic, float]:
-    """The topics of a server's name. Of several words only those that items have too: the others name its maker."""
+    """The topics of a server's name. Of several words only words that items have, too: the others name its maker."""
     found = [stem(w) for w in words(server)]
     return {t: IN_SERVER for t in _topics(found) if len(found) == 1 or t in common}
 

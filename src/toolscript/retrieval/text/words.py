@@ -125,7 +125,7 @@ def remove_accents(text: str) -> str:
 
 
 def tokens(text: str) -> list[str]:
-    """The words of a text, those of scripts without spaces cut into overlapping pairs of characters: 東京の天気 becomes
+    """The words of a text. Scripts without spaces are cut into overlapping pairs of characters: 東京の天気 becomes
     東京, の and 天気; 図書館 becomes 図書 and 書館."""
     found = words(text)
     if text.isascii() or not _compile_unspaced().character.search(text):
@@ -194,7 +194,7 @@ def _cut_pairs(run: str) -> list[str]:
 
 @lru_cache(maxsize=65_536)
 def stem(word: str, language: str = ENGLISH) -> str:
-    """The stem of a folded word: by the stemmer of its script, in Latin letters by that of the language."""
+    """The stem of a folded word: by the stemmer of its script, in Latin letters by the stemmer of the language."""
     own = None if word.isascii() else _find_stemmer(ord(word[0]))
     stemmed = str(_load_stemmer(own or language).stemWord(word))
     # The French stemmer knows -é, -ée and -ées by their accents, which folded words do not have.

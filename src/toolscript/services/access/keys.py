@@ -54,7 +54,7 @@ def is_key(secret: str) -> bool:
 
 def compute_digest(secret: str) -> str:
     """What is stored instead of a secret. SHA-256 is enough, without salt and without a slow function as for passwords:
-    a secret is 256 random bits, which nobody can guess from a table or by trying."""
+    a secret is 256 random bits. Nobody can guess them from a table or by trying."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
@@ -91,8 +91,8 @@ class Keys:
         expires_in: float | None = None,
         limit: CallLimit = NO_LIMIT,
     ) -> tuple[AccessKey, str]:
-        """Adds a key that expires after that many seconds, and returns it with its secret, which cannot be read again.
-        The tenant is whose documents a key with the scope `documents` is for.
+        """Adds a key that expires after that many seconds, and returns it with its secret. The secret cannot be read
+        again. `tenant` owns the documents of a key with the scope `documents`.
 
         Raises Invalid, and Conflict when the name is taken.
         """
@@ -125,7 +125,7 @@ class Keys:
         return key, secret
 
     async def list_all(self) -> list[AccessKey]:
-        """All keys by name, those that are expired or revoked too."""
+        """All keys by name, expired and revoked keys, too."""
         return await self._store.list_keys()
 
     async def revoke(self, name: str) -> AccessKey:
@@ -163,7 +163,8 @@ class Keys:
             await asyncio.gather(self._reading, return_exceptions=True)
 
     async def _get_newer(self, readings_before: int) -> Mapping[str, AccessKey]:
-        """The keys as a reading after so many others found them, or the last ones while the store does not answer."""
+        """The keys as a reading after `readings_before` others found them, or the last known keys while the store does
+        not answer."""
         keys = await self._get_current(MIN_PAUSE_SECONDS)
         if self._reading_count == readings_before:  # it may have missed a key that was created during the last one
             await self._sleep(max(0.0, self._tried_at + MIN_PAUSE_SECONDS - self._monotonic()))
@@ -172,7 +173,7 @@ class Keys:
         return keys
 
     async def _get_current(self, max_age: float | None = None) -> Mapping[str, AccessKey]:
-        """The keys by digest: at most MAX_AGE_SECONDS old, or the last ones while the store does not answer."""
+        """The keys by digest: at most MAX_AGE_SECONDS old, or the last known keys while the store does not answer."""
         now = self._monotonic()
         if self._reading is None and now - self._tried_at >= (MAX_AGE_SECONDS if max_age is None else max_age):
             self._reading_count += 1

@@ -123,7 +123,7 @@ class Logins:
         self._following = asyncio.create_task(self._follow(), name="logins")
 
     async def close(self) -> None:
-        """Finishes renewals, whose tokens would be lost, and ends those that take long."""
+        """Finishes renewals, so that no token is lost, and ends renewals that take long."""
         if self._following:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""The logins of one caller at servers with a login per user: which of them the caller may use, and their states."""
+"""The logins of one caller at servers with a login per user: the servers that the caller may use, and their states."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from toolscript.services.access.logins import Logins
 
 
 class OwnLogins:
-    """Callers see the servers of which their profile shows a tool, and of those only their own login."""
+    """Callers see the servers that have a tool in their profile, and only their own login there."""
 
     def __init__(
         self,

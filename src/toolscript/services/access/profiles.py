@@ -1,4 +1,4 @@
-"""The profiles of the configuration, and which one a caller has."""
+"""The profiles of the configuration, and the profile of a caller."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Profiles:
             raise NotFound(f"{error.message}. There are: {names}", details=error.details) from None
 
     def choose(self, requested: str | None, *, key: str | None, claims: Mapping[str, Any] | None = None) -> str:
-        """The name of a caller's profile: that of its key or claims, else the requested one, else the default.
+        """The name of a caller's profile: from its key or claims, else the requested profile, else the default.
 
         Raises NotFound for an unknown one, Forbidden for a requested one that is for others.
         """
@@ -71,6 +71,6 @@ def _is_for(profile: Profile, key: str | None, claims: Mapping[str, Any]) -> boo
 
 
 def _list(value: Any) -> list[str]:
-    """The values of a claim, which is a list, or a string with values between spaces."""
+    """The values of a claim. A claim is a list, or a string with values between spaces."""
     parts = value.split() if isinstance(value, str) else value if isinstance(value, list) else []
     return [part for part in parts if isinstance(part, str)]

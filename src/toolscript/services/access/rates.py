@@ -1,7 +1,7 @@
 """Rate limits as token buckets that refill evenly.
 
 Each bucket is one number: the time at which it is full again. A request moves it by its share of a minute, and is
-refused when that would be more than a minute away.
+refused when the result would be more than a minute away.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Buckets:
         return 0.0
 
     def _drop_old(self, now: float) -> None:
-        """Drops full buckets, which mean the same as none, and the least recently used when there are too many. Two at
-        a time, so that no request takes long."""
+        """Drops full buckets (a full bucket means the same as none), and the least recently used when there are too
+        many. Two at a time, so that no request takes long."""
         for name in list(islice(self._full_again, _CLEANUP_BATCH)):
             if self._full_again[name] <= now or len(self._full_again) >= MAX_BUCKETS:
                 del self._full_again[name]

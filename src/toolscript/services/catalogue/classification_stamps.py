@@ -1,4 +1,4 @@
-"""Stamps of items: which classifier classified an item last, with which content and skills.
+"""Stamps of items. A stamp names the last classifier of an item, and digests of the content and skills that it saw.
 
 A stamp is `ORIGIN:DIGEST` for an item with a skill, such as `llm_auto:DIGEST`. If no skill fitted it is
 `ORIGIN:DIGEST:SKILLS`, and it is valid as long as the skills are the same. `embedding_auto+asked:…` means that the

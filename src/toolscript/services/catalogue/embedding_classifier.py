@@ -58,8 +58,9 @@ class EmbeddingClassifier:
         return [_classify(item, row, skills) for (item, _), row in zip(items, confidences, strict=True)]
 
     async def _match(self, fit: SkillMatcher, items: Sequence[Item], vectors: Sequence[Vector]) -> Matrix:
-        """The confidences of each item. Where its words say nothing its vector decides, and has to be that of the item
-        alone: with the server's name in it, every tool of a server called `kubernetes` is one for containers."""
+        """The confidences of each item. Where its words say nothing its vector decides, and has to be the vector of the
+        item alone: with the server's name in it, every tool of a server called `kubernetes` would be a tool for
+        containers."""
         confidences = fit.confidences(items, vectors)
         texts = {n: build_item_text(replace(items[n], server="")) for n in fit.find_wordless(items, confidences)}
         texts = {n: text for n, text in texts.items() if text != build_item_text(items[n])}

@@ -109,7 +109,7 @@ class Gateway:
 
     @property
     def starting(self) -> list[str]:
-        """The servers that are not listed yet and of which the catalogue has nothing from an earlier run."""
+        """The servers that are not listed yet and have nothing in the catalogue from an earlier run."""
         coming = self._expected or [n for n, each in self._connections.items() if not each.has_settled.is_set()]
         return [name for name in coming if name not in self._known_servers]
 
@@ -123,7 +123,7 @@ class Gateway:
         return self._positions.get(server, len(self._positions))
 
     def get_approval(self, server: str) -> ApprovalPolicy:
-        """Which tools of that server a person has to approve before each call, by its entry."""
+        """The tools of a server that a person has to approve before each call, by its entry."""
         spec = self.find_spec(server)
         return spec.approval if spec else ApprovalPolicy.NEVER
 
@@ -135,8 +135,8 @@ class Gateway:
         return CallState.STOPPED if connection.is_stopped else CallState.ASLEEP
 
     def expect(self, specs: Sequence[ServerSpec], listed: Collection[str] = ()) -> None:
-        """Names the servers that the first `apply` will connect: until it has, calls wait. `listed` names those whose
-        items an earlier run listed."""
+        """Names the servers that the first `apply` will connect: until it has, calls wait. `listed` names the servers
+        with items from an earlier run."""
         self._is_configured.clear()
         self._expected = {spec.name: spec for spec in specs}
         self._known_servers = {name: {} for name in listed}
@@ -149,11 +149,11 @@ class Gateway:
         listed: Mapping[str, str] | None = None,
         stopped: Mapping[str, str] | None = None,
     ) -> None:
-        """Makes these the servers: connects new ones, reconnects changed ones, disconnects the others.
+        """Makes these the servers: connects new servers, reconnects changed servers, disconnects the others.
 
         `among` names all configured servers, when only some of them are to be connected. `listed` has the digests of
-        those whose items an earlier run listed: lazy ones among them are not started. `stopped` has the reasons of
-        those that were stopped in an earlier run: they stay so.
+        servers with items from an earlier run: lazy servers among them are not started. `stopped` has the reasons for
+        servers that were stopped in an earlier run: they stay stopped.
         """
         async with self._change():
             self._stopped.update(stopped or {})
@@ -312,7 +312,7 @@ class Gateway:
     async def call(
         self, item: Item, arguments: Mapping[str, Any], within: float, relay: CallRelay = NO_RELAY
     ) -> CallResult:
-        """Passes a call to the item's server, which is started or connected again first if need be.
+        """Passes a call to the item's server. The server is started or connected again first if need be.
 
         Raises NotFound for a tool that the configuration excludes, Unavailable when the server cannot be connected or
         kept failing, RateLimited, UpstreamFailed when it fails or dies, TimedOut.
@@ -338,7 +338,7 @@ class Gateway:
     async def follow_resource(
         self, item: Item, uri: str, *, on_start: Callable[[], object], on_update: Callable[[str], object]
     ) -> None:
-        """Follows a resource of the item's server, which stays awake, until the connection ends. Raises what `call`
+        """Follows a resource of the item's server until the connection ends. The server stays awake. Raises what `call`
         raises."""
         async with self._use(item) as server:
             await server.follow_resource(uri, on_start=on_start, on_update=on_update)
@@ -423,7 +423,7 @@ class Gateway:
             connection.reconnect(reason)
 
     async def close(self) -> None:
-        """Ends every connection and every process that was started, after a change that is under way; later ones are
+        """Ends every connection and every process that was started, after a change that is under way; later changes are
         refused."""
         self._is_closed = True
         self._is_configured.set()
@@ -483,8 +483,8 @@ class Resync:
         just_connected: bool = False,
         progress: Progress | None = None,
     ) -> ResyncReport:
-        """With `reclassify` every item is classified again, with `force` also those that a person assigned. Servers
-        that are `just_connected` were listed already: the report has those results."""
+        """With `reclassify` every item is classified again, with `force` also items that a person assigned. Servers
+        that are `just_connected` were listed already: the report has their results."""
         refined_before = 0 if just_connected else self.sync.refinement.refined
         servers = self.gateway.last_refreshes if just_connected else await self.gateway.refresh()
         everything = reclassify or force

@@ -135,7 +135,7 @@ class CatalogueIndex:
     async def update(
         self, items: Sequence[ItemFingerprint], work: IndexPass, progress: Progress | None = None
     ) -> SyncReport:
-        """Replaces the existing points of the pass by those of the active items, classified."""
+        """Replaces the existing points of the pass by the points of the active items, classified."""
         active = {item.id: item for item in items if item.is_active}
         # Fingerprints of 10 000 items take 0.1 s.
         stale = await asyncio.to_thread(lambda: [item for item in active.values() if self._is_stale(item, work)])
@@ -157,8 +157,8 @@ class CatalogueIndex:
         return SyncReport(indexed=len(stale), removed=len(gone), embedded=embedded, classified=work.classified)
 
     async def _find_gone(self, item_ids: Sequence[str]) -> list[str]:
-        """Those of the items that are not active. Reads the store again: another gateway may have stored and indexed
-        the others since the pass read it."""
+        """The inactive items among these. Reads the store again: another gateway may have stored and indexed the others
+        since the pass read it."""
         if not item_ids:
             return []
         active = {item.id for item in await self._item_store.get_fingerprints(item_ids=item_ids) if item.is_active}
@@ -186,8 +186,8 @@ class CatalogueIndex:
     async def compute_vectors(
         self, items: Sequence[StoredItem], existing: Mapping[str, Payload], cached: Mapping[str, Vector]
     ) -> dict[str, Vector]:
-        """The vector of each item by id: that of its point if it is still right, else the cached one, else a new one.
-        None without an embedder."""
+        """The vector of each item by id: the vector of its point if it is still right, else the cached vector, else a
+        new one. None without an embedder."""
         drafts = [ToolDraft(stored, self._model) for stored in items]
         points = {draft.key: existing[draft.key] for draft in drafts if draft.key in existing}
         plan = await self._reconciler.plan(drafts, points)
@@ -198,7 +198,7 @@ class CatalogueIndex:
         return {draft.key: plan.vectors[draft.source] for draft in drafts if draft.source in plan.vectors}
 
     async def read_vectors(self, item_ids: Sequence[str]) -> dict[str, Vector]:
-        """The vectors of those of the items that have points, by id."""
+        """The vectors of the items that have points, by id."""
         vectors: dict[str, Vector] = {}
         for some in split_batches(item_ids, WRITE_BATCH):
             vectors |= await self._index.vectors(TOOLS, some)
@@ -255,7 +255,7 @@ class CatalogueIndex:
     async def _classify(
         self, batch: Sequence[ItemFingerprint], items: list[StoredItem], vectors: Mapping[str, Vector], work: IndexPass
     ) -> list[StoredItem]:
-        """Classifies those of the items that need it, and returns all as they are then."""
+        """Classifies the items that need it, and returns all items as they are then."""
         needed = {item.id: item for item in batch if self.needs_classification(item, work)}
         unclassified = {s.item.id: s.item for s in items if s.item.id in needed and s.item.id in vectors}
         if self._classifier is None or not unclassified:
@@ -269,8 +269,8 @@ class CatalogueIndex:
         return await self._item_store.get_items([s.item.id for s in items])
 
     async def _find_suggestions(self, items: Sequence[ItemFingerprint], work: IndexPass) -> dict[str, Suggestion]:
-        """The pending suggestions for those of these items that have not changed since: the language model names skills
-        better than the classifier, and a person may be about to review them."""
+        """The pending suggestions for items that have not changed since: the language model names skills better than
+        the classifier, and a person may be about to review them."""
         ids = {item.id for item in items if stamps.fits_nowhere(item)}
         if ids and work.pending is None:
             work.pending = await self._skill_store.list_suggestions(SuggestionStatus.PENDING)

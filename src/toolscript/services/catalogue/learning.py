@@ -1,8 +1,8 @@
-"""Computes how far tools move toward the requests that they served and away from those that they are wrong for, in the
-background or on request. Searches order near equals by the moved vectors; the index has those of the texts.
+"""Computes how far tools move toward the requests that they served and away from requests that they are wrong for, in
+the background or on request. Searches order near equals by the moved vectors; the index has the vectors of the texts.
 
 Every run computes all steps again from the vectors of the tools' texts and the recorded verdicts, so a run does not
-depend on earlier ones, and where verdicts are removed their effect goes with them. See docs/decisions/0017.
+depend on earlier runs, and where verdicts are removed their effect goes with them. See docs/decisions/0017.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SAVE_EVERY = 64
 
 
 class _Requests(NamedTuple):
-    """The vectors of the requests that items served, and of those that they are wrong for, by item and digest."""
+    """The vectors of the requests that items served, and of requests that they are wrong for, by item and digest."""
 
     right: dict[str, dict[str, Vector]]
     wrong: dict[str, dict[str, Vector]]
@@ -114,8 +114,8 @@ class Learning:
     async def _embed(
         self, feedback: FeedbackStore, embedder: Embedder, verdicts: Sequence[Verdict]
     ) -> dict[str, Vector]:
-        """The vectors of all requests by digest. Those that the model has not embedded yet are embedded one at
-        a time, so that searches come between them, and kept, so that a run that is interrupted does not repeat them."""
+        """The vectors of all requests by digest. Requests that the model has not embedded yet are embedded one at a
+        time, so that searches come between them, and kept, so that a run that is interrupted does not repeat them."""
         vectors: dict[str, Vector] = {}
         missing: dict[str, str] = {}
         for verdict in verdicts:

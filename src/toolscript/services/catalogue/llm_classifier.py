@@ -173,7 +173,7 @@ def _parse_answer(answer: Any, item: Item, ids: Sequence[str]) -> Classification
 
 
 def _parse_assignment(value: Any) -> tuple[str, float]:
-    """The skill id and the confidence, which is -1 unless it is a number from 0 to 1."""
+    """The skill id and the confidence: -1 unless it is a number from 0 to 1."""
     pair = value if isinstance(value, Mapping) else {}
     skill_id, confidence = pair.get("skill_id"), pair.get("confidence")
     if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0 <= confidence <= 1:

@@ -1,4 +1,4 @@
-"""What a person decides about definitions in quarantine, and what a language model says of approved ones."""
+"""What a person decides about definitions in quarantine, and what a language model says of approved definitions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class QuarantineReview:
         self._lock = lock
 
     async def list_waiting(self, server: str | None = None) -> list[Pin]:
-        """The items in quarantine, also those that a person has rejected, ordered by id."""
+        """The items in quarantine, also items that a person has rejected, ordered by id."""
         found = await self._pins.get_pins(only_quarantined=True)
         return [pin for pin in found if server is None or pin.server == server]
 
@@ -40,9 +40,9 @@ class QuarantineReview:
         return (await self._find([item_id]))[0]
 
     async def approve(self, item_ids: Sequence[str], *, digest: str | None = None) -> list[Pin]:
-        """Makes the offered definitions of these items the approved ones, and returns what was in quarantine. With
-        `digest`, only if that is still what is offered. Raises NotFound, naming all that are not in quarantine, and
-        Conflict for another digest; then nothing is approved."""
+        """Approves the offered definitions of these items, and returns what was in quarantine. With `digest`, only if
+        that is still what is offered. Raises NotFound, naming all that are not in quarantine, and Conflict for another
+        digest; then nothing is approved."""
         async with self._lock:
             pins = await self._find(item_ids)
             _require_digest(pins, digest)
@@ -58,8 +58,8 @@ class QuarantineReview:
         return pins
 
     async def record_verdicts(self, verdicts: Sequence[tuple[Pin, Finding | None]]) -> None:
-        """Records what a language model says of approved definitions: harmful ones go into quarantine, the others are
-        reviewed. A verdict about a definition that has changed since does not count."""
+        """Records what a language model says of approved definitions: harmful definitions go into quarantine, the
+        others are reviewed. A verdict about a definition that has changed since does not count."""
         async with self._lock:
             current = {pin.item_id: pin for pin in await self._pins.get_pins([pin.item_id for pin, _ in verdicts])}
             valid = [(pin, finding) for pin, finding in verdicts if current.get(pin.item_id) == pin]
@@ -82,8 +82,8 @@ class QuarantineReview:
         return [found[item_id] for item_id in ids]
 
     async def _save(self, pins: Collection[Pin], before: Sequence[Pin]) -> None:
-        """Saves the pins, and shows their items accordingly, those that their servers still offer. Keeps the pins of
-        before if that fails."""
+        """Saves the pins, and shows their items accordingly, where servers still offer them. Keeps the pins of before
+        if that fails."""
         await self._pins.save_pins([*pins])
         try:
             ids = await self._show(pins)

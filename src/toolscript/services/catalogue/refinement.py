@@ -1,6 +1,6 @@
 """Classifies items again with a language model, in the background.
 
-It is slower than the first classifier, and better: its usable answers replace those of the first."""
+It is slower than the first classifier, and better: its usable answers replace the answers of the first."""
 
 from __future__ import annotations
 
@@ -114,8 +114,8 @@ class Refinement:
     async def _find_unchanged(
         self, records: Sequence[ClassificationRecord], items: Mapping[str, Item]
     ) -> dict[str, StoredItem]:
-        """The items whose record is still valid: while the model answered, neither they nor their new skills changed or
-        vanished, and no person assigned them."""
+        """The items with a record that is still valid: while the model answered, neither they nor their new skills
+        changed or vanished, and no person assigned them."""
         skills = {skill.id for skill in await self._skill_store.list_skills()}
         fitting = [r.item_id for r in records if all(a.skill_id in skills for a in r.assignments)]
         now = await self._item_store.get_items(fitting)

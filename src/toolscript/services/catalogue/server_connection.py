@@ -97,8 +97,8 @@ class ServerConnection:
         stopped: str | None = None,
     ) -> None:
         """`slots` bounds how many servers are started at a time only to be listed. `listed` counts the items of each
-        type in the catalogue, if those are what this server lists: a lazy one then sleeps until it is used. `stopped`
-        is the reason for which it is not to be started."""
+        type in the catalogue, if the server listed them: a lazy server then sleeps until it is used. With `stopped`, a
+        reason, the server is not started."""
         self.spec = spec
         self.has_settled = asyncio.Event()
         """Set once the server is ready, asleep, or has failed, and when the connection is stopped."""
@@ -184,7 +184,7 @@ class ServerConnection:
             self._retry_now.set()
 
     async def restart(self, reason: str) -> None:
-        """Stops the server and starts it. Calls that wait for it go on waiting, those that run fail."""
+        """Stops the server and starts it. Calls that wait for it go on waiting, running calls fail."""
         was_connected = self._server is not None
         await self.stop()
         if was_connected:
@@ -202,7 +202,7 @@ class ServerConnection:
 
     @asynccontextmanager
     async def use(self) -> AsyncIterator[ToolServer]:
-        """The live connection, which does not fall asleep during the block; without one, one attempt is made and
+        """The live connection. It does not fall asleep during the block. Without a connection, one attempt is made and
         awaited. Raises Unavailable with the reason."""
         self._uses += 1
         self._was_used = True
@@ -272,7 +272,7 @@ class ServerConnection:
         return self.last_refresh
 
     def _watch_idle_time(self) -> None:
-        """Starts to count the time in which nobody uses the server, after which it is stopped."""
+        """Starts to count the time without use; after the idle time the server is stopped."""
         self._idle_since = time.monotonic()
         if self.spec.idle_seconds is not None and self._server is not None and self._idle_timer is None:
             self._check_idle_later(self.spec.idle_seconds)

@@ -2,8 +2,8 @@
 
 A skill's vector is the mean of its tools' vectors, weighted by confidence; without tools, the vector of its
 description. One vector cannot represent the different tools of a broad skill, so a skill also has facets: the centres
-of groups of its tools, each with the tightness of its group, and its description. The tools of a facet whose primary
-skill this is are a *topic*; tools without a skill have topics of their own. See docs/decisions/0011.
+of groups of its tools, each with the tightness of its group, and its description. The tools of a facet that have the
+skill as their primary skill are a *topic*; tools without a skill have topics of their own. See docs/decisions/0011.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A proposed skill with its tools, the most central ones first, and how close together they lie."""
+    """A proposed skill with its tools, the most central tools first, and how close together they lie."""
 
     skill: Skill
     items: tuple[str, ...]
@@ -117,7 +117,7 @@ class ProposeSkills:
     async def propose(
         self, *, count: int | None = None, only_waiting: bool = False, queue: bool = False
     ) -> list[Proposal]:
-        """Proposals for all active items, or only for those without a skill; the largest first.
+        """Proposals for all active items, or only for items without a skill; the largest first.
 
         `count` is the number of groups; groups of a single item are left out, unless there is nothing else. With
         `queue` each proposal becomes a suggestion for a person to review, unless one of that name is pending or was
@@ -282,7 +282,7 @@ def _suggest_names(group: _Group, naming: _GroupNaming | None) -> Iterator[str]:
 
 
 def _build_description(group: _Group) -> str:
-    """One sentence: what the tools are for, what they do with it, which they are."""
+    """One sentence: the subject of the tools, what they do with it, and their names."""
     doable = VERBS - {word for topic in group.theme.topics for word in words(topic)}
     done = Counter(word for item in group.items for word in dict.fromkeys(words(item.name)[:3]) if word in doable)
     verbs = [verb for verb, _ in sorted(done.items(), key=lambda each: (-each[1], each[0]))[:4]]

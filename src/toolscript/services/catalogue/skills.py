@@ -1,4 +1,4 @@
-"""What people do with skills: define them, assign items to them, review suggested ones.
+"""What people do with skills: define them, assign items to them, review suggestions.
 
 The store is written first; then the index follows. If the index is not available, the change stays, and the next sync
 updates the index.
@@ -46,7 +46,7 @@ class CountedSkill:
 
 @dataclass(frozen=True, slots=True)
 class DescribedSkill:
-    """A skill, its active items, those that belong to it most surely first, and when it was last changed."""
+    """A skill, its active items with the most confident first, and when it was last changed."""
 
     counted: CountedSkill
     item_ids: tuple[str, ...]
@@ -75,7 +75,8 @@ class Skills:
         self._lock = asyncio.Lock()
 
     async def all(self, *, active_only: bool = False) -> list[CountedSkill]:
-        """Every skill, ordered by id; those with items that the caller may see, if it may not see all."""
+        """Every skill, ordered by id; for a caller that may not see all items, the skills with items that it may
+        see."""
         visible = await self._count_by_skill()
         counts = await self._skill_store.count_items() if visible is None else visible
         skills = await self._skill_store.list_skills(active_only=active_only)
@@ -105,8 +106,8 @@ class Skills:
         return await self.get(skill.id)
 
     async def replace(self, skill_id: str, skill: Skill) -> CountedSkill:
-        """Replaces a skill, and classifies the items without a skill again, and those of a skill that becomes inactive.
-        Raises Invalid or NotFound."""
+        """Replaces a skill, and classifies the items without a skill again, and the items of a skill that becomes
+        inactive. Raises Invalid or NotFound."""
         skill = check_skill(skill)
         if skill.id != skill_id:
             raise Invalid(
@@ -267,8 +268,8 @@ class Skills:
         return found
 
     async def _waiting(self) -> list[str]:
-        """The active items without a skill, including those whose suggestion was rejected: a person who rejects one may
-        define a better skill next."""
+        """The active items without a skill, including items with a rejected suggestion: a person who rejects a
+        suggestion may define a better skill next."""
         items = await self._item_store.get_fingerprints()
         return [item.id for item in items if item.is_active and not item.assignments]
 

@@ -1,4 +1,4 @@
-"""The initial skills: the packaged ones, and those of a file that adds to them or replaces them."""
+"""The initial skills: the packaged skills, and the skills of a file that adds to them or replaces them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ LISTS = ("keywords", "examples")
 
 
 def load_skills(file: Path | None = None) -> list[Skill]:
-    """The packaged skills, then those of a TOML or JSON file of `[[skill]]` tables. A skill with the id of a packaged
-    one replaces it; with `replace = true` at the top, the file replaces all of them. Raises Invalid, naming file, skill
-    and key."""
+    """The packaged skills, then the skills of a TOML or JSON file of `[[skill]]` tables. A skill with the id of a
+    packaged skill replaces it; with `replace = true` at the top, the file replaces all of them. Raises Invalid, naming
+    file, skill and key."""
     packaged = _load_packaged()
     if file is None:
         return list(packaged.values())

@@ -1,8 +1,8 @@
 """The catalogue in memory, for searches to read instead of the store.
 
 A `CatalogueSnapshot` is one version of the catalogue: the facts and terms of its items, their schemas, the map of its
-skills. It never changes: a write replaces it by the next version, which takes over every part that the write left
-alone. A part is read when it is first needed, so a command that searches once does not read the whole catalogue.
+skills. It never changes: a write replaces it by the next version. The next version takes over every part that the write
+left alone. A part is read when it is first needed, so a command that searches once does not read the whole catalogue.
 Results are cached by the version of the snapshot that they were computed from.
 """
 
@@ -103,7 +103,7 @@ class CatalogueSnapshot:
         return await self._skill_map.get()
 
     async def steps(self) -> Mapping[str, Step]:
-        """The steps of tools, those of texts that have changed since, too."""
+        """The steps of tools, also steps of texts that have changed since."""
         return await self._steps.get()
 
     async def schemas(self, item_ids: Sequence[str]) -> dict[str, Schemas | None]:
@@ -133,7 +133,7 @@ class CatalogueSnapshots:
         read_timeout: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Without `capabilities`, those of the package. `read_timeout` bounds the reading of the skill map, and of what
+        """`capabilities` default to the package's. `read_timeout` bounds the reading of the skill map, and of what
         other processes have written."""
         self._item_store = item_store
         self._index = index
@@ -161,8 +161,8 @@ class CatalogueSnapshots:
         return self._current
 
     def find_item(self, item_id: str, *, outdated: bool = False) -> Item | None:
-        """The active item, if the facts of the current snapshot are in memory; with `outdated` also if those of an
-        earlier one are. Reads nothing."""
+        """The active item, if the facts of the current snapshot are in memory; with `outdated` also if the facts of an
+        earlier snapshot are. Reads nothing."""
         facts = self.current()._facts.value or (self._latest if outdated else None)
         found = facts.items.get(item_id) if facts else None
         return found.to_item() if found else None

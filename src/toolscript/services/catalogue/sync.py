@@ -66,9 +66,9 @@ class Sync:
         """`classifier` classifies every new item; `refiner` classifies it again in the background, at most every
         `refine_every` seconds. `on_change` is called after every write that may change search results; `version` is
         increased after every pass over the index, where other processes search it too. `configuration` identifies the
-        configuration that names the servers. Unless `learns`, nothing is learnt from `feedback`. `screening` decides
-        which definitions go into quarantine; without it none does. `reader` reads those that `screening` approves, in
-        the background."""
+        configuration that names the servers. Unless `learns`, nothing is learnt from `feedback`. `screening` decides on
+        quarantine for each definition; without it nothing goes into quarantine. `reader` reads the definitions that
+        `screening` approves, in the background."""
         self._item_store = item_store
         self._index = CatalogueIndex(item_store, skill_store, index, embedder, cache, classifier, on_change, version)
         self._configuration, self._is_shared = configuration, version is not None
@@ -123,8 +123,8 @@ class Sync:
 
     async def renew(self) -> bool:
         """Records that the configuration is in use, so that it is not forgotten, and retires what no other gateway has
-        served for a week. A gateway does this every hour. Returns whether somebody had forgotten this configuration,
-        whose servers have to be listed again then."""
+        served for a week. A gateway does this every hour. Returns whether somebody had forgotten this configuration:
+        then its servers have to be listed again."""
         async with self._lock:
             known = await self._item_store.list_configurations()
             await self._retire_others(await self._record_servers())
@@ -175,8 +175,8 @@ class Sync:
         """Makes the catalogue of these servers (None: of all) exactly these items.
 
         The last of several items with the same id counts. Items that are no longer offered become inactive. `policy`
-        says which of them go into quarantine; None: that of the settings. Of those in `approved`, by their ids, only
-        texts that address the model do.
+        decides what goes into quarantine; None: the policy of the settings. Items with ids in `approved` go there only
+        if their texts address the model.
         """
         async with self._lock:
             if servers is None:
@@ -236,7 +236,7 @@ class Sync:
             return await self._index.update(items, work, progress)
 
     async def follow(self, item_ids: Collection[str]) -> SyncReport:
-        """Brings the index to what the store says of these items, and classifies those that are not classified."""
+        """Brings the index to what the store says of these items, and classifies unclassified items."""
         async with self._lock:
             items = await self._item_store.get_fingerprints(item_ids=item_ids)
             work = IndexPass(await self._index.find_points_by_id(item_ids), await self._index.read_skills())
@@ -269,8 +269,8 @@ class Sync:
 
 
 def _leave_out_new(items: Sequence[Item], stored: Mapping[str, ItemFingerprint]) -> Sequence[Item]:
-    """The items without those that would be too many of a server. What it no longer offers counts: to forget that would
-    let it change an approved definition by offering it again later."""
+    """The items, without new items beyond the maximum of their server. Items that the server no longer offers count:
+    forgetting them would let it change an approved definition by offering it again later."""
     ids: defaultdict[str, set[str]] = defaultdict(set)
     for known in stored.values():
         ids[known.server].add(known.id)

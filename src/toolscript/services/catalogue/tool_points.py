@@ -55,7 +55,7 @@ class ToolDraft:
         return {self.source: build_item_text(self.stored.item)}
 
     def is_current(self, existing: Mapping[str, Payload]) -> bool:  # noqa: ARG002
-        """Never: a sync compares fingerprints before it reads an item, and reads those that it will write."""
+        """Never: a sync compares fingerprints before it reads an item, and reads the items that it will write."""
         return False
 
     def build_points(self, vectors: Mapping[str, Vector]) -> Sequence[Point]:

@@ -1,4 +1,4 @@
-"""The steps of tools that count: those of the model in use, where feedback is on."""
+"""The steps of tools that count: the steps of the model in use, where feedback is on."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ToolSteps:
         self._is_on = is_on
 
     async def read(self) -> dict[str, Step]:
-        """The steps of the model by item, those of texts that have changed since, too."""
+        """The steps of the model by item, also steps of texts that have changed since."""
         if self._store is None or not self._is_on:
             return {}
         found = await self._store.get_steps()

@@ -1,5 +1,5 @@
-"""Which tools the caller of the current request may see. Every use case asks here: what a caller cannot find, it can
-neither list, describe, generate a client for, nor call.
+"""Decides on the tools that the caller of the current request may see. Every use case asks here: what a caller cannot
+find, it can neither list, describe, generate a client for, nor call.
 
 The profile belongs to the request, as the caller's name in logs does, so that no route can forget to pass it on. Work
 outside of requests sees everything.
@@ -113,7 +113,7 @@ class Visibility:
         return any(facts[item_id].server == server for item_id in view.ids if item_id in facts)
 
     async def select(self, items: Iterable[Item]) -> list[Item]:
-        """Those of the items that the caller may see."""
+        """The items that the caller may see."""
         profile = self.profile
         if profile is None or not profile.depends_on_skills:
             return [item for item in items if profile is None or profile.shows(item)]
@@ -140,7 +140,8 @@ class Visibility:
 
 
 def _build_subset(visible: frozenset[str], facts: Mapping[str, ItemFacts]) -> Subset:
-    """The shortest way to name them: whole servers by name, other items by id, the visible or the hidden ones."""
+    """The shortest way to name them: whole servers by name, other items by id, either the visible or the hidden
+    items."""
     shown = Counter(facts[i].server for i in visible)
     total = Counter(each.server for each in facts.values())
     whole = sorted(server for server, count in total.items() if shown[server] == count)

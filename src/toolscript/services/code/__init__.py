@@ -1,1 +1,1 @@
-"""Code mode: runs programs of agents, whose calls of tools take the same road as all other calls."""
+"""Code mode: runs programs of agents. Their calls of tools take the same way as all other calls."""

@@ -1,4 +1,4 @@
-"""What a run may use, together with the workflows that its program calls, and those that they call."""
+"""What a run may use, together with the workflows that its program calls, directly or through others."""
 
 from __future__ import annotations
 

@@ -283,8 +283,8 @@ current_host: ContextVar[RunHost | None] = ContextVar("current_host", default=No
 
 
 def count_waiting_programs() -> int:
-    """How many programs wait for one that is started now: that which calls it as a workflow, and those that wait for
-    that one."""
+    """The number of programs that wait for a program started now: the program that calls it as a workflow, that
+    program's caller, and so on."""
     host = current_host.get()
     return host.depth + 1 if host else 0
 

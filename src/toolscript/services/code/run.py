@@ -93,7 +93,7 @@ class RunCode:
         list_secrets: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         """`states` says of languages without a sandbox how to get one. With `digests_programs` events have a digest of
-        a program, otherwise its source without secrets, including those in server entries."""
+        a program, otherwise its source without secrets, including secrets in server entries."""
         self._list_secrets = list_secrets
         self._sandboxes = sandboxes
         self._states = states
@@ -219,7 +219,7 @@ async def run_within_limits(sandbox: Sandbox, program: Program, host: RunHost, l
 
 
 def _add_advice(outcome: ProgramOutcome) -> ProgramOutcome:
-    """The outcome, whose message says what to do where the sandbox does not know."""
+    """The outcome, with advice in its message where the sandbox has none."""
     advice = _ADVICE.get(outcome.end)
     if outcome.end is RunEnd.FAILED and _NO_TOOLS.search(outcome.message):
         advice = "a program finds only the tools that it names, write `tools.SERVER.NAME`"
@@ -254,7 +254,7 @@ def check_limits(given: Mapping[str, Any], highest_limits: RunLimits) -> dict[st
 
 
 async def _find_problems(sandbox: Sandbox, program: Program, toolset: Toolset) -> list[RunProblem]:
-    """What is wrong with a program: unknown tools, which explain the rest, or else its types."""
+    """What is wrong with a program: unknown tools (they explain the rest), or else its types."""
     try:
         found = await sandbox.check(program, CHECK_SECONDS)
     except TimeoutError:

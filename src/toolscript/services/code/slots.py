@@ -1,4 +1,4 @@
-"""How many programs run at a time: in all, and of one caller, so that nobody's programs keep out those of others."""
+"""How many programs run at a time: in all, and of one caller, so that nobody's programs keep out other callers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ class RunSlots:
     async def take(self, caller: RunCaller, level: int = 0) -> AsyncIterator[None]:
         """Holds a slot for the block. `level` is the number of programs that wait for this one.
 
-        Raises RateLimited when the caller's own programs take too long to end, and Unavailable when those of all do.
+        Raises RateLimited when the caller's own programs take too long to end, and Unavailable when the programs of all
+        callers do.
         """
         seconds = self._wait_seconds
         count = MAX_NESTED_RUNS_OF_CALLER if level else MAX_RUNS_OF_USER if caller.relay.user else MAX_RUNS_OF_OWNER

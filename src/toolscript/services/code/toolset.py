@@ -1,4 +1,4 @@
-"""Which tools the names in a program stand for, among those that its caller may see."""
+"""Maps the names in a program to tools that its caller may see."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ MAX_REASON = 300
 
 @dataclass(frozen=True, slots=True)
 class _ProgramNames:
-    """The tools that a caller sees, by server, and their names in one language, which are made when they are needed.
-    What others see has its names as well: a program names the same tools whoever runs it."""
+    """The tools that a caller sees, by server, and their names in one language, made when they are needed. What others
+    see has its names as well: a program names the same tools whoever runs it."""
 
     language: Language
     tools: Mapping[str, Mapping[str, Item]]
@@ -76,7 +76,7 @@ class Toolsets:
         visibility: Visibility,
         list_statuses: Callable[[], Sequence[ServerStatus]] = lambda: (),
     ) -> None:
-        """`list_statuses` returns those of all configured servers."""
+        """`list_statuses` returns the statuses of all configured servers."""
         self._snapshots = snapshots
         self._visibility = visibility
         self._list_statuses = list_statuses

@@ -71,7 +71,7 @@ class Workflows:
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`get_run_code` is called when the first program is run, because sandboxes are slow to import. `languages` are
-        those that programs can be run in; `list_statuses` returns the servers that are connected."""
+        the languages that programs can be run in; `list_statuses` returns the connected servers."""
         self._store = store
         self._get_run_code = get_run_code
         self._sync = sync
@@ -126,7 +126,7 @@ class Workflows:
         return SavedWorkflow(saved, await self._find_quarantine(saved))
 
     async def list_servers(self, language: Language, source: str) -> set[str]:
-        """The servers of the tools that a program names, and of those that the workflows among them name."""
+        """The servers of the tools that a program names, and the servers that the workflows among them name."""
         servers, seen, waiting = set[str](), set[str](), [(language, source)]
         while waiting:
             toolset = await self._toolsets.find(*waiting.pop())
@@ -236,7 +236,7 @@ class Workflows:
 
 
 def require_own_server(servers: Iterable[ServerSpec | ServerStatus]) -> None:
-    """Raises Conflict if another server has the name of that of workflows, whose tools would replace its own."""
+    """Raises Conflict if another server has the name of the server of workflows: workflows would replace its tools."""
     if any(each.name == SERVER_NAME and each.transport is not Transport.INTERNAL for each in servers):
         raise Conflict(
             f"a configured server is named {SERVER_NAME} and takes the place of the workflows: rename its entry",
@@ -245,7 +245,7 @@ def require_own_server(servers: Iterable[ServerSpec | ServerStatus]) -> None:
 
 
 def _list_references(schema: Any) -> list[str]:
-    """All references, also those in examples and other parts that are data."""
+    """All references, also references in examples and other parts that are data."""
     references, parts = [], [schema]
     while parts:
         match parts.pop():

@@ -58,7 +58,7 @@ class DocumentReader:
     store: DocumentStore
 
     async def read(self, run: DocumentRun, found: Sequence[Ranked], *, passages: bool) -> list[Read]:
-        """The documents in the same order, without deleted ones; with their best passages if `passages`."""
+        """The documents in the same order, without deleted documents; with their best passages if `passages`."""
         if not found:
             return []
         tenant, deadline = run.tenant, run.deadline

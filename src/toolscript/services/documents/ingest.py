@@ -70,7 +70,7 @@ class IngestDocuments:
         """Adds or replaces documents; the last of equal ids counts. `progress` gets the done and total counts.
 
         Raises Invalid for an invalid document, before anything is written, and Unavailable when the model or a store
-        fails: then the last batch is not written, and those before it are.
+        fails: then the last batch is not written, and earlier batches are.
         """
         check_identifiers(tenant=tenant)
         given = list({d.id: d for d in documents}.values())
@@ -101,15 +101,15 @@ class IngestDocuments:
         return gone
 
     async def delete_others(self, tenant: str, origin: str, kept: AbstractSet[str]) -> int:
-        """Deletes the documents that were read from a file (see SOURCE_FIELD), except those with these ids; returns how
-        many there were."""
+        """Deletes the documents that were read from a file (see SOURCE_FIELD), except the ids in `kept`; returns the
+        number of deleted documents."""
         where = Filter(must=(of_tenant(tenant), first_parts(), Condition(metadata_field(SOURCE_FIELD), Op.EQ, origin)))
         found = await self._reconciler.find(where, ["doc_id"])
         return await self.delete(tenant, sorted({str(payload["doc_id"]) for payload in found.values()} - kept))
 
     async def find_complete(self, tenant: str, digests: Mapping[str, str]) -> set[str]:
-        """The ids of those documents that are stored with these digests, and searchable; none while the index has more
-        or fewer documents of the tenant than the store."""
+        """The ids of the documents that are stored with these digests, and searchable; none while the index has more or
+        fewer documents of the tenant than the store."""
         indexed = await self._index.count(DOCUMENTS, Filter(must=(of_tenant(tenant), first_parts())))
         if indexed != await self._store.count(tenant):
             return set()
@@ -141,9 +141,9 @@ class IngestDocuments:
         return tally.written
 
     async def repair(self) -> int:
-        """Indexes the documents that a crash or a failure left pending, those whose terms an earlier version has read,
-        and those of tenants of whom the index has more or fewer documents than the store, because it was replaced;
-        returns how many documents were written.
+        """Indexes the documents that a crash or a failure left pending, documents with terms of an earlier version, and
+        the documents of tenants where the index was replaced, so that index and store have different numbers of
+        documents. Returns the number of written documents.
 
         A document that fails does not stop the others; at the end Unavailable is raised with their number.
         """
@@ -183,7 +183,7 @@ class IngestDocuments:
     @asynccontextmanager
     async def _undo_on_failure(self, tenant: str, written: Mapping[str, str | None]) -> AsyncIterator[None]:
         """Brings the store back when the block fails: a caller who gets an error may rely on nothing being done.
-        `written` has the digests that the block gives to documents; None for those that it deletes. What another
+        `written` has the digests that the block gives to documents; None for documents that it deletes. What another
         process has written since stays. If the store fails, too, the documents stay pending, and `repair` indexes what
         the store has."""
         before = await self._store.get_documents(tenant, [*written])
@@ -218,7 +218,7 @@ class IngestDocuments:
     async def _list_stored_pages(
         self, tenants: Sequence[str], orphans: Mapping[str, set[str]]
     ) -> AsyncIterator[tuple[str, list[str]]]:
-        """The ids of all stored documents, which are removed from the orphans."""
+        """The ids of all stored documents. They are removed from the orphans."""
         for tenant in tenants:
             after = None
             while ids := await self._store.list_ids(tenant, after=after, limit=DOCUMENTS_IN_A_BATCH):
@@ -292,7 +292,7 @@ class IngestDocuments:
         return await self._index_drafts(tenant, drafts, gone=set(ids) - {d.id for d in documents})
 
     def _draft(self, tenant: str, documents: Sequence[Document], existing: Mapping[str, str]) -> list[DocumentDraft]:
-        """Drafts of the documents, with the term frequencies of those that differ from the existing digests."""
+        """Drafts of the documents, with the term frequencies of documents that differ from the existing digests."""
         drafts = [DocumentDraft(tenant, d, self._embedder is not None) for d in documents]
         _count_terms([draft for draft in drafts if existing.get(draft.key) != draft.digest])
         return drafts
@@ -313,8 +313,9 @@ class IngestDocuments:
         gone: AbstractSet[str] = frozenset(),
         planned: tuple[ReconcilePlan[DocumentDraft], set[object]] | None = None,
     ) -> int:
-        """Makes the index hold these documents and not those that are gone; returns how many it had to write. Documents
-        that were saved just now have frequencies; the others are marked as pending first, in case of a crash."""
+        """Makes the index hold these documents and no deleted documents; returns the number of written documents.
+        Documents that were saved just now have frequencies; the others are marked as pending first, in case of a
+        crash."""
         plan, known = planned or await self._plan(tenant, drafts, gone)
         await self._reconciler.embed(plan)
         uncounted = [draft for draft in plan.stale if draft.frequencies is None]
@@ -337,8 +338,8 @@ class IngestDocuments:
         return plan.changes
 
     async def _settle(self, tenant: str, digests: Mapping[str, str | None]) -> None:
-        """Marks these documents as indexed. Those that another process has changed meanwhile are indexed again: of two
-        processes that wrote the same document, the later one sees what the other stored."""
+        """Marks these documents as indexed. Documents that another process has changed meanwhile are indexed again: of
+        two processes that wrote the same document, the later one sees what the other stored."""
         now = await self._store.get_digests(tenant, [*digests])
         overtaken = [i for i, digest in digests.items() if now.get(i) != digest]
         await self._store.mark_indexed(tenant, digests)

@@ -70,7 +70,7 @@ def _encode(raw: bytes) -> str:
 
 
 def _decode(token: str) -> bytes:
-    """The bytes of a token; none, which no signature fits, unless `_encode` writes them in the same way."""
+    """The bytes of a token, or no bytes (no signature fits them) unless `_encode` writes them in the same way."""
     if len(token) > MAX_CHARACTERS:
         return b""
     try:

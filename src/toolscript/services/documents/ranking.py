@@ -218,7 +218,7 @@ class _Crowd:
     """Collects documents by their best passages over several index queries.
 
     The result is exact: every passage better than the last one of the last query was seen, or belongs to a document
-    that was set aside, whose best passage is known.
+    that was set aside: its best passage is known.
     """
 
     def __init__(self, enough: int, deepest: int, is_wanted: Callable[[float], bool] = lambda _: True) -> None:
@@ -275,7 +275,7 @@ def _documents(found: Sequence[Candidate | Place]) -> list[Place]:
 
 
 def _by_best_passage(found: Sequence[Place]) -> tuple[list[Place], dict[str, int]]:
-    """Returns each document once with the score of its best passage, and which passage that is."""
+    """Returns each document once with the score of its best passage, and the number of that passage."""
     places, parts = [], {}
     for own_id, score in found:
         doc_id, part = doc_of(own_id)

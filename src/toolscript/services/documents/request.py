@@ -37,8 +37,8 @@ class SearchType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DocumentQuery:
-    """A document search request. Without a query it selects every document that passes the filter, whose fields are
-    metadata fields. Documents of less relevance than `min_relevance` are left out."""
+    """A document search request. Without a query it selects every document that passes the filter. Fields of the filter
+    are metadata fields. Documents of less relevance than `min_relevance` are left out."""
 
     query: str | None = None
     top_k: int = 10
@@ -95,7 +95,7 @@ class DocumentRun:
 
     @property
     def tenant(self) -> str:
-        """The tenant whose documents are searched."""
+        """The tenant of the searched documents."""
         return self.principal.tenant
 
     def describe(self) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class DocumentPage:
 
 @dataclass(frozen=True, slots=True)
 class DocumentStream:
-    """A page whose hits follow in batches. Read `batches` to the end, or close it."""
+    """A page with hits that follow in batches. Read `batches` to the end, or close it."""
 
     page: DocumentPage
     batches: AsyncIterator[list[DocumentHit]]
@@ -106,7 +106,7 @@ class DocumentSearch:
 
     async def admit(self, principal: Principal) -> Plan:
         """Counts a search against the rate limit before its body is parsed. Pass the returned plan to `search` or
-        `stream`, which then do not count it again. Raises RateLimited."""
+        `stream`, so that they do not count it again. Raises RateLimited."""
         run = self._begin(principal, DocumentQuery(), None)
         with self._record(run, at_success=False):
             return await self._plans.admit(principal)
@@ -152,7 +152,7 @@ class DocumentSearch:
         return record_search(record, "documents.search", run.report, run.describe, at_success=at_success)
 
     async def _rank_page(self, run: DocumentRun) -> tuple[DocumentPage, list[Ranked]]:
-        """The page without its hits, and its documents, which are not read yet."""
+        """The page without its hits, and its documents before they are read."""
         ask = run.ask
         plan = run.plan = run.plan or await self._plans.admit(run.principal)
         check(ask)
@@ -199,8 +199,8 @@ class DocumentSearch:
     async def _rerank(self, run: DocumentRun, ranking: DocumentRanking) -> DocumentRanking:
         """Reorders the best documents by the reranker's scores; the same documents for every page.
 
-        Their scores are above that of the best document that was not reranked, and grow with the reranker's score. If
-        the reranker fails or takes too long, the first ranking stays.
+        Their scores are above the score of the best document that was not reranked, and grow with the reranker's score.
+        If the reranker fails or takes too long, the first ranking stays.
         """
         best, rest = ranking.documents(0, RERANKED), ranking.places[RERANKED:]
         began = time.monotonic()

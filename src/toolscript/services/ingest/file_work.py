@@ -67,8 +67,8 @@ class IngestFile:
 
     @asynccontextmanager
     async def _open(self, job: Job, file: JobFile) -> AsyncIterator[Path]:
-        """The path to read: that of the file, or of a copy of its uploaded content with the same name, which may become
-        its title."""
+        """The path to read: the path of the file, or of a copy of its uploaded content with the same name: the name may
+        become its title."""
         if file.path:
             await asyncio.to_thread(_require_unchanged, job, file)
             yield Path(file.path)
@@ -139,6 +139,6 @@ async def _split_batches(documents: AsyncIterator[Document]) -> AsyncIterator[li
 
 
 def _shorten(problems: Sequence[str], unsaid: int = 0) -> tuple[str, ...]:
-    """The first problems, and how many more there are, with those that are not even listed."""
+    """The first problems, and the number of further problems, including unlisted problems."""
     more = max(len(problems) - MAX_WARNINGS, 0) + unsaid
     return (*problems[:MAX_WARNINGS], *([f"and {more} more"] if more > 0 else []))

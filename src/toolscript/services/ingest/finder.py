@@ -189,7 +189,7 @@ def find_problem(name: str) -> str | None:
 
 
 def replace_bytes(name: str) -> str:
-    """Replaces what UTF-8 cannot encode by question marks: lone surrogates, which Python has for other bytes."""
+    """Replaces what UTF-8 cannot encode by question marks: lone surrogates stand for other bytes in Python."""
     return name.encode("utf-8", "replace").decode()
 
 

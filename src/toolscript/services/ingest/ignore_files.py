@@ -1,4 +1,4 @@
-"""Rules of ignore files, which may come from a stranger: they are small regular files, and matching takes a time that
+"""Rules of ignore files. A file may come from a stranger: they are small regular files, and matching takes a time that
 grows with the square of a path at most. The expressions that pathspec makes try all ways to distribute a path over the
 wildcards of a rule: `*a*a*a*a*a*b` takes minutes for a name of 120 letters, and nothing else runs meanwhile."""
 

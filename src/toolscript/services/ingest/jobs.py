@@ -65,7 +65,7 @@ class IngestJobs:
         folders: Sequence[str] = (),
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`folders` are those whose files every caller may have ingested, on all gateways of the store."""
+        """Every caller may have files of `folders` ingested, on all gateways of the store."""
         self._store = store
         self._runner = runner
         self._unchanged = unchanged
@@ -171,8 +171,7 @@ def find_target(job_id: str) -> JobTarget:
 
 
 def find_files(request: IngestRequest, paths: Sequence[str]) -> FoundFiles:
-    """The files below these paths, as files of a job that does not exist yet. Those that cannot be read have failed
-    already."""
+    """The files below these paths, as files of a job that does not exist yet. Unreadable files have failed already."""
     finder = FileFinder(BOOK_ENDINGS if request.as_one else FILE_ENDINGS, request.include, request.exclude)
     finder.obeys_ignore_files, finder.max_bytes = request.obeys_ignore_files, request.max_bytes
     found: list[JobFile] = []

@@ -20,8 +20,8 @@ _MARKDOWN_LINK = re.compile(r"\]\(([^()\s]+)\)")
 
 
 def order_pages(files: Sequence[Path]) -> list[Path]:
-    """Orders pages: the first page, then the pages that each one's rel="next" link leads to, then those that the first
-    page links to, then the rest by name, page 2 before page 10."""
+    """Orders pages: the first page, then the pages that rel="next" links lead to, then the pages that the first page
+    links to, then the rest by name, page 2 before page 10."""
     rest = sorted(files, key=_name_key)
     first = min(rest, key=_first_page_key, default=None)
     if first is None or strip_language(first.stem) not in FIRST_PAGES:

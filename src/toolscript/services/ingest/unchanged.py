@@ -38,7 +38,7 @@ class FileLook:
 
 
 class UnchangedFiles:
-    """Remembers how files looked, and finds those that look the same."""
+    """Remembers how files looked, and finds files that look the same."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class UnchangedFiles:
             await self._store.save_stamp(stamp)
 
     async def mark(self, job: Job, files: Sequence[JobFile]) -> list[JobFile]:
-        """The files; those that need not be read are done."""
+        """The files; files that need not be read are done."""
         await self._store.remove_stamps(self._clock() - KEPT_SECONDS)
         stamps = await self._store.get_stamps(job.target, job.owner, [file.path for file in files if file.path])
         known = [file for file in files if file.state is FileState.WAITING and file.path in stamps]
@@ -102,7 +102,7 @@ def _finish(file: JobFile, stamp: FileStamp) -> JobFile:
 
 
 def _list_details(job: Job, file: JobFile) -> list[object]:
-    """What else decides what is made of a file. Details of a source are compared with those that are stored."""
+    """What else decides what is made of a file. Details of a source are compared with the stored details."""
     return [file.name, job.details.get("metadata")] if job.target is JobTarget.DOCUMENTS else []
 
 

@@ -82,8 +82,8 @@ class CitedSentence:
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeAnswer:
-    """An answer of checked sentences, or why there is none. `left_out` counts the model's other sentences: those that
-    failed the check, and what is more than an answer may have."""
+    """An answer of checked sentences, or why there is none. `left_out` counts the model's other sentences: sentences
+    that failed the check, and sentences beyond the maximum."""
 
     status: AnswerStatus
     sentences: tuple[CitedSentence, ...] = ()
@@ -160,8 +160,8 @@ def _check_answer(answer: Mapping[str, Any], question: str, passages: Sequence[s
 
 
 def _check_sentence(claim: Any, question: str, passages: Sequence[str]) -> CitedSentence | None:
-    """The sentence with those of its citations that share its words; None when they do not have most of its words, all
-    of its numbers, and something that the question does not say already."""
+    """The sentence with the citations that share its words; None when they do not have most of its words, all of its
+    numbers, and something that the question does not say already."""
     if not isinstance(claim, Mapping) or not isinstance(claim.get("passages"), list):
         return None
     text = one_line(claim.get("text"), MAX_SENTENCE_CHARACTERS)

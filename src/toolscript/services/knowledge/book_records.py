@@ -91,7 +91,8 @@ def carry_over_extractions(
     """The extractions of a book that was cut again, and how many of them lost their chunk.
 
     Extractions of a language model stay with their chunk or are dropped with it: the model reads the new chunks.
-    Imported ones always stay: with their chunk, else with the nearest chunk of the same text, else with the source.
+    Imported extractions always stay: with their chunk, else with the nearest chunk of the same text, else with the
+    source.
     """
     there = {chunk.id for chunk in now}
     places = {chunk.id: (chunk.content, number) for number, chunk in enumerate(before)}

@@ -28,8 +28,8 @@ class PassageContext(StrEnum):
 @dataclass(frozen=True, slots=True)
 class KnowledgeHit:
     """A chunk or an extraction that was found, with its citation. `relevance` is the estimated probability that it is
-    relevant. `copies` have nearly the same text in other sources; `merged` are the ids of further hits whose text is
-    part of this one's."""
+    relevant. `copies` have nearly the same text in other sources; `merged` are the ids of further hits with a text that
+    is part of this hit's text."""
 
     id: str
     score: float
@@ -47,7 +47,8 @@ class KnowledgeHit:
 
 
 def fold_copies(hits: Sequence[KnowledgeHit]) -> list[KnowledgeHit]:
-    """The hits without chunks that nearly repeat a better one of another source, which lists them."""
+    """The hits without chunks that nearly repeat a better chunk of another source. The better hit lists them as
+    copies."""
     kept: list[KnowledgeHit] = []
     runs: list[frozenset[tuple[str, ...]]] = []
     for hit in hits:
@@ -66,8 +67,8 @@ def fold_copies(hits: Sequence[KnowledgeHit]) -> list[KnowledgeHit]:
 
 def widen_hits(hits: Sequence[KnowledgeHit], chunks: Mapping[str, Sequence[Chunk]], limit: int) -> list[KnowledgeHit]:
     """At most `limit` hits with the text around each passage: its section, or the nearest part of it that is short
-    enough. Of hits whose texts would touch, the best remains, with the text of all. `chunks` are those of each source,
-    in order."""
+    enough. Where the texts of hits would touch, the best hit remains, with the text of all. `chunks` are the chunks of
+    each source, in order."""
     places = {chunk.id: (source_id, n) for source_id, own in chunks.items() for n, chunk in enumerate(own)}
     spans: list[_Span] = []
     for hit in hits:

@@ -60,8 +60,8 @@ ADDED, CHANGED, UNCHANGED = "added", "changed", "unchanged"
 
 @dataclass(frozen=True, slots=True)
 class SourceDetails:
-    """Details that a person gives of a source. They override those in the file, also in later ingests, until other or
-    empty ones are given. `extract`: whether a language model may read the source this time."""
+    """Details that a person gives of a source. They override the details in the file, also in later ingests, until
+    other or empty details are given. `extract`: whether a language model may read the source this time."""
 
     title: str | None = None
     authors: tuple[str, ...] = ()
@@ -152,7 +152,7 @@ class IngestKnowledge:
         origin: Path | None = None,
     ) -> IngestResult:
         """Makes a source of a file, replacing the previous version of it. `progress` gets the done and total counts.
-        The `origin` of an uploaded file is its path where it comes from, which identifies the source.
+        The `origin` of an uploaded file is its path where it comes from. The path identifies the source.
 
         Raises Invalid, in one line without the path, for a file that cannot be read; Unavailable when the model or a
         store fails: repeating the call completes it.
@@ -200,8 +200,8 @@ class IngestKnowledge:
         return f"{RECIPE} {model}" if model else ""
 
     async def find_complete(self, digests: Mapping[str, str], about: SourceDetails = NO_DETAILS) -> set[str]:
-        """The ids of those sources that are stored with these digests and details, searchable, and as far as wanted
-        read by the language model; none while the index has more or fewer points than the store has records."""
+        """The ids of the sources that are stored with these digests and details, searchable, and as far as wanted read
+        by the language model; none while the index has more or fewer points than the store has records."""
         if not await self._writer.is_complete():
             return set()
         stored = (await self._store.get_records([*digests], [], [])).sources
@@ -221,7 +221,7 @@ class IngestKnowledge:
             return await self._writer.delete(source_id)
 
     async def find(self, reference: str) -> Source:
-        """The source of that id, path or title, or the only one whose title starts so. Raises NotFound."""
+        """The source of that id, path or title, or the only source with a title that starts so. Raises NotFound."""
         return find_source(await self._store.list_sources(), reference)
 
     async def index_all(self, progress: Progress | None = None) -> int:
@@ -231,8 +231,8 @@ class IngestKnowledge:
     async def repair(self, *, completing: bool = False) -> int:
         """Reads the terms of sources again that an earlier version has read, or that were stored before words were
         compared; returns how many there were. With `completing`, for an index that nobody else writes, sources that
-        lack points are indexed again: the index was damaged, and replaced. Source by source: searches find those before
-        and after, and what is done stays done. Rests as long as it works, for searches."""
+        lack points are indexed again: the index was damaged, and replaced. Source by source: searches find the sources
+        before and after, and what is done stays done. Rests as long as it works, for searches."""
         contents = await self._store.count_contents()
         if not await self._writer.open_existing(creating=completing and bool(contents)):
             return 0
@@ -315,7 +315,8 @@ class IngestKnowledge:
 
 
 def find_source(sources: Iterable[Source], reference: str) -> Source:
-    """The source of that id, path or title, or the only one whose title starts so, ignoring case. Raises NotFound."""
+    """The source of that id, path or title, or the only source with a title that starts so, ignoring case. Raises
+    NotFound."""
     known = list(sources)
     wanted = reference.strip().casefold()
     try:
@@ -374,7 +375,7 @@ def _build_source(
 
 
 def _merge_details(before: Any, about: SourceDetails) -> dict[str, Any]:
-    """The details given now, else those given before. Invalid values, which may be imported, are ignored."""
+    """The details given now, else the details given before. Invalid values are ignored: they may be imported."""
     known = before if isinstance(before, Mapping) else {}
     details = {
         "title": clean_line(known.get("title") if about.title is None else about.title, MAX_TITLE_CHARACTERS),
@@ -394,7 +395,7 @@ def _is_same(before: Source | None, source: Source) -> bool:
 
 
 def _find_read_chunks(before: Source | None, chunks: Sequence[Chunk], extractions: Sequence[Extraction]) -> set[str]:
-    """The ids of chunks that a language model has read. Invalid metadata, which may be imported, is ignored."""
+    """The ids of chunks that a language model has read. Invalid metadata is ignored: it may be imported."""
     if before is None or not before.metadata.get(EXTRACTED_WITH):
         return {each.chunk_id for each in extractions if is_read(each)}
     left = before.metadata.get(UNASKED)

@@ -1,6 +1,6 @@
 """Ranks chunks and extractions by meaning and by words, both collections at the same time.
 
-Every place in the ranking has its cosine, also where only its words were found. Which fusion, and why: decision 0026.
+Every place in the ranking has its cosine, also where only its words were found. Decision 0026 explains the fusion.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ async def call_part(part: SearchPart, work: Awaitable[T], deadline: Deadline) ->
 
 
 def _order(place: RankedPoint) -> tuple[float, str, str]:
-    """Best first; equal ones by id."""
+    """Best first; equal scores by id."""
     return -round(place.score + place.by_words, DIGITS), place.id, place.type
 
 

@@ -81,9 +81,9 @@ class KnowledgeQuery:
 
 @dataclass(slots=True)
 class KnowledgeResults:
-    """The answer to a search: hits, best first, and the titles of what they come from. `has_words`: whether words
-    count in their order, or meaning alone. `nothing_relevant`: whether no hit has the requested or else the usual
-    relevance. `answer` is that of a language model, if the query wants one."""
+    """The answer to a search: hits, best first, and the titles of what they come from. `has_words`: whether words count
+    in their order, or meaning alone. `nothing_relevant`: whether no hit has the requested or else the usual relevance.
+    `answer` comes from a language model, if the query wants an answer."""
 
     hits: list[KnowledgeHit]
     sources_cited: list[str]
@@ -143,8 +143,8 @@ class KnowledgeSearch:
     async def _widen(
         self, hits: Sequence[KnowledgeHit], query: KnowledgeQuery, report: SearchReport
     ) -> Sequence[KnowledgeHit]:
-        """The hits with their sections, if the context is that; as they are if the store does not answer in time. Where
-        some merge, later ones take their places."""
+        """The hits with their sections, if the context is the section; as they are if the store does not answer in
+        time. Where hits merge, later hits take their places."""
         if query.context is PassageContext.PASSAGE:
             return hits
         chunks: dict[str, Sequence[Chunk]] = {}
@@ -228,7 +228,7 @@ class KnowledgeSearch:
             return await call_part(SearchPart.STORE, select(), Deadline(SELECTED_WITHIN, KNOWLEDGE))
 
     async def _count_terms(self, terms: Sequence[int], deadline: Deadline, report: SearchReport) -> TermCounts:
-        """The counts of a query's terms; none if the store fails, which costs only the words."""
+        """The counts of a query's terms; none if the store fails: then only the words are missing."""
         try:
             return await call_part(SearchPart.STORE, self._reader.count_terms(terms), deadline)
         except Unavailable as error:

@@ -1,8 +1,8 @@
 """Writes sources: into the store (the truth), then into the index.
 
-No transaction spans the two. Texts are embedded, which takes most of the time, before anything is written, and a source
-gets the status `ready` after the index has it. A write that fails is undone. Repeating one that was interrupted
-completes it; searches in between find the old source or the new one.
+No transaction spans the two. Texts are embedded before anything is written (this takes most of the time), and a source
+gets the status `ready` after the index has it. A write that fails is undone. Repeating an interrupted write completes
+it; searches in between find the old source or the new one.
 """
 
 from __future__ import annotations

@@ -124,7 +124,8 @@ class _SourceState:
 
 
 async def export_lines(reader: KnowledgeReader, sources: Sequence[Source]) -> AsyncIterator[dict[str, Any]]:
-    """Each source with its chunks, in reading order, and its extractions; those without their chunk have none."""
+    """Each source with its chunks, in reading order, and its extractions. An extraction without its chunk has no chunk
+    id."""
     for source in sources:
         chunks, extractions = await reader.get_contents(source.id)
         yield format_source(source, len(chunks), len(extractions))
@@ -147,13 +148,13 @@ class ImportKnowledge:
         embedder: Embedder | None,
         locks: KeyedLocks | None = None,
     ) -> None:
-        """`locks` are those of sources that others write in this process, by id."""
+        """`locks` are the locks of sources that others write in this process, by id."""
         self._store = store
         self._writer = SourceWriter(store, index, embedder)
         self._locks = locks or KeyedLocks()
 
     async def take_stream(self, stream: IO[bytes], progress: Progress | None = None, size: int = 0) -> ImportReport:
-        """Imports the lines of a stream of that many bytes, as `take` does; blank ones are ignored. `progress` first
+        """Imports the lines of a stream of that many bytes, as `take` does; blank lines are ignored. `progress` first
         gets the bytes that were read."""
         numbers: list[int] = []
         invalid: list[tuple[int, str]] = []
@@ -330,7 +331,7 @@ def _select_valid(
     source_lines: _SourceLines,
     report: ImportReport,
 ) -> list[T]:
-    """The valid ones, each once; the others are refused."""
+    """The valid records, each once; the others are refused."""
     found: dict[str, T] = {}
     for number, each in numbered:
         problem = problem_of(each)
@@ -343,7 +344,7 @@ def _select_valid(
 
 
 def _merge(existing: Sequence[T], given: Sequence[T]) -> list[T]:
-    """The existing records in their order, replaced by given ones of the same id, then the other given ones."""
+    """The existing records in their order, replaced by given records of the same id, then the other given records."""
     return list(({each.id: each for each in existing} | {each.id: each for each in given}).values())
 
 

@@ -89,8 +89,9 @@ class LargeResults:
         self._turns = asyncio.Semaphore(MAX_CONCURRENT)
 
     async def cut(self, result: Mapping[str, Any], user: str, max_tokens: int | None = None) -> Mapping[str, Any]:
-        """The result, or its beginning if it is larger than the budget (None: that of the settings): then the whole is
-        kept for this user and the profile of the request. Never fails because of the store: the text says so."""
+        """The result, or its beginning if it is larger than the budget (None: the budget of the settings): then the
+        whole is kept for this user and the profile of the request. Never fails because of the store: the text says
+        so."""
         tokens = self._max_tokens if max_tokens is None else max_tokens
         if not tokens or result.get("resultType") == "input_required":
             return result

@@ -47,8 +47,8 @@ class ChunkFusion:
         self._embedder = embedder
 
     async def fuse(self, query: str, chunks: Sequence[TextChunk], by_words: Sequence[RankedChunk]) -> list[TextChunk]:
-        """The chunks that fit the query, best first. Where no chunk has a word of it, those that are near in meaning,
-        if the result is short."""
+        """The chunks that fit the query, best first. Where no chunk has a word of the query, the chunks that are near
+        in meaning, if the result is short."""
         candidates = [int(each.id) for each in by_words[:MAX_EMBEDDED]]
         if len(chunks) <= MAX_EMBEDDED:
             candidates = list(range(len(chunks)))
@@ -74,7 +74,7 @@ class ChunkFusion:
 
 
 def rank_by_words(document: ResultDocument, query: str) -> tuple[list[TextChunk], list[RankedChunk]]:
-    """The chunks of a document, and those that have a word of the query, best first."""
+    """The chunks of a document, and the chunks with a word of the query, best first."""
     whole = chunk_text(document.text, CHUNK_BYTES) if document.root is None else chunk_json(document.root, CHUNK_BYTES)
     chunks = list(whole)
     wanted = Counter(stems(query))
@@ -95,7 +95,7 @@ def rank_by_words(document: ResultDocument, query: str) -> tuple[list[TextChunk]
 
 
 def _find_candidates(chunks: Sequence[TextChunk], wanted: Sequence[str]) -> list[int]:
-    """The chunks that may have one of the stems: at most MAX_COUNTED, those with more and rarer ones first. Looks for
+    """The chunks that may have one of the stems: at most MAX_COUNTED, chunks with more and rarer stems first. Looks for
     the beginnings of stems, because that takes a tenth of the time of counting words."""
     # A stem may end with another letter than its words, as `citi` does.
     beginnings = [stemmed[: max(2, len(stemmed) - 1)] for stemmed in wanted]

@@ -1,4 +1,5 @@
-"""Which calls reach a server: limits per key, caller, server and tool, and a pause for servers that keep failing.
+"""Decides on the calls that reach a server: limits per key, caller, server and tool, and a pause for servers that keep
+failing.
 
 Rates are counted in buckets that gateways on one PostgreSQL share; concurrent calls and failures, by each process.
 """
@@ -120,7 +121,7 @@ class CallAdmission:
         return breaker.pause_left if breaker else None
 
     def forget(self, server: str) -> None:
-        """Forgets the failures of a server whose configuration changed."""
+        """Forgets the failures of a server after a change of its configuration."""
         self._breakers.pop(server, None)
 
     @asynccontextmanager

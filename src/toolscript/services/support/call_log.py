@@ -59,7 +59,7 @@ class CallLog:
                 return AuditPage(found, page.next_before)
 
     async def summarize(self, query: AuditQuery, *, by_server: bool = False) -> Summary:
-        """Those of the newest events that match, by tool or server. Raises as `list_events` does."""
+        """The newest matching events, by tool or server. Raises as `list_events` does."""
         times = await self._get_store().list_times(replace(_use_index(query), limit=MAX_SUMMED), by_server=by_server)
         groups: dict[str, list[CallTime]] = defaultdict(list)
         for each in times:
@@ -102,7 +102,7 @@ def parse_page_token(token: str | None) -> int | None:
 
 
 def _use_index(query: AuditQuery) -> AuditQuery:
-    """All refusals are errors, which have an index: few are found among millions of calls."""
+    """All refusals are errors, and errors have an index: few are found among millions of calls."""
     is_refusals = query.kind is AuditKind.REFUSALS and query.outcome is None
     return replace(query, outcome=ANY_ERROR) if is_refusals else query
 

@@ -38,7 +38,7 @@ class KeyedLocks:
 async def run_concurrently(
     batches: AsyncIterator[T], work: Callable[[T], Awaitable[None]], *, max_concurrent: int
 ) -> None:
-    """Works on at most `max_concurrent` batches at a time. When one fails, no further batch is started, running ones
+    """Works on at most `max_concurrent` batches at a time. When one fails, no further batch is started, running batches
     finish, and the error is raised."""
     running: set[asyncio.Task[None]] = set()
     try:

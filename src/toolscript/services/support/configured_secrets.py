@@ -1,4 +1,4 @@
-"""The secrets of the servers' configuration, which the audit must not keep wherever a caller passes them."""
+"""The secrets of the servers' configuration. The audit must not keep them, wherever a caller passes them."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ TIMEOUT_SECONDS = 4.0
 
 
 async def count_points(collections: Mapping[str, VectorIndex]) -> dict[str, int]:
-    """The sizes of these collections, each with the index that holds it. Left out are those that are not open yet, and
-    those whose index does not answer in time."""
+    """The sizes of these collections, each with the index that holds it. Collections that are not open yet, and
+    collections of an index that does not answer in time, are left out."""
 
     async def count(name: str, index: VectorIndex) -> int | None:
         try:

@@ -40,7 +40,7 @@ class _ModelGone(Exception):
 
 class ModelBatches(Generic[K, T, Answer]):
     """Asks about batches of things. Errors of the model are not raised. Things that the model answered twice without a
-    usable entry are in `unclear`; those in neither `found` nor `unclear` had no answer, for the reason in `lost`."""
+    usable entry are in `unclear`; things in neither `found` nor `unclear` had no answer, for the reason in `lost`."""
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 
 class ResultCache(Generic[Key, Result]):
     """The last results by key. A key holds the version of what was searched: results of older versions are never found
-    again, and make room for newer ones."""
+    again, and make room for newer results."""
 
     def __init__(self, *, size: int = 1024) -> None:
         self._size = size

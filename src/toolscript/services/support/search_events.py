@@ -64,7 +64,7 @@ def record_search(
 
 
 def build_event(kind: str, report: SearchReport, about: Event, code: str | None) -> Event:
-    """An event of that kind in the current request; `code` is that of its error."""
+    """An event of that kind in the current request; `code` is the code of its error."""
     timings = {name: round(ms, 3) for name, ms in report.timings_ms.items()}
     return {
         "type": kind,
@@ -105,8 +105,8 @@ def record_event(events: EventSink, event: Event) -> None:
 
 
 def describe_arguments(arguments: Any, *, as_digest: bool, secrets: Sequence[str] = ()) -> str:
-    """How events describe the arguments of a call: as JSON without secrets, including configured ones, or as a
-    digest of that. So a secret that is short enough to be guessed cannot be found by comparing digests."""
+    """How events describe the arguments of a call: as JSON without secrets, including configured secrets, or as a
+    digest of that JSON. So a secret that is short enough to be guessed cannot be found by comparing digests."""
     text = json.dumps(
         redact_arguments(arguments, secrets=secrets), ensure_ascii=False, sort_keys=True, separators=(",", ":")
     )
@@ -116,7 +116,7 @@ def describe_arguments(arguments: Any, *, as_digest: bool, secrets: Sequence[str
 
 
 async def work_on(value: Any, work: Callable[[Any], _Result]) -> _Result:
-    """What `work` makes of a value; in a thread if it has many parts, which may take a second."""
+    """What `work` makes of a value; in a thread if it has many parts, because the work may take a second."""
     return await asyncio.to_thread(work, value) if _has_many_parts(value) else work(value)
 
 
@@ -131,7 +131,7 @@ def _has_many_parts(value: Any) -> bool:
 
 
 def measure_json(value: Any) -> int:
-    """The bytes of a value as compact JSON, without writing it: a result of 5 MB has few strings, and long ones."""
+    """The bytes of a value as compact JSON, without writing it: a result of 5 MB has few, long strings."""
     match value:
         case str():
             return len(value) + 2 if value.isascii() else len(value.encode("utf-8", "replace")) + 2

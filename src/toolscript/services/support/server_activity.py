@@ -35,7 +35,7 @@ class ServerActivity:
         return tuple(self._lines)
 
     def add_line(self, text: str, source: LogSource = LogSource.SERVER) -> None:
-        """Adds a line to the log; the oldest ones are dropped when it is full."""
+        """Adds a line to the log; the oldest lines are dropped when it is full."""
         self._lines.append(LogLine(self._clock(), text, source))
         self._line_count += 1
         self._characters += len(text)

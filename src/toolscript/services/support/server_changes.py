@@ -1,4 +1,4 @@
-"""Events of changes of servers: who added, started, stopped or restarted which one, and who logged in and out there."""
+"""Events of changes of servers: who added, started, stopped or restarted a server, and who logged in and out there."""
 
 from __future__ import annotations
 
@@ -36,5 +36,5 @@ def describe_program(runs: str, variables: Sequence[str], *, is_command: bool) -
 
 
 def describe_login(user: str) -> str:
-    """Whose login it is."""
+    """The user of a login."""
     return f"login of {user}" if user else "login of the installation"

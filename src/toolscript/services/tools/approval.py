@@ -1,7 +1,7 @@
 """A person's approval before each call of a tool that may change something.
 
 The caller's client asks the question, as an elicitation. Clients of 2026-07-28 get it as the result of the call, and
-call again with the answer; what was asked is in the state of the call, which the surface seals for this caller and
+call again with the answer; what was asked is in the state of the call. The surface seals the state for this caller and
 these arguments. Older clients are asked while the call waits. Calls of clients that cannot ask wait in the store. A
 server that then needs input too has its own state inside ours, so that the call is not approved twice.
 """
@@ -77,7 +77,7 @@ class Approvals:
         store: ApprovalStore,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`policy` is that of the gateway; a server's and that of the caller's profile can be stricter."""
+        """`policy` is the gateway's; the policies of a server and of the caller's profile can be stricter."""
         self._policy = policy
         self._get_server_policy = get_server_policy
         self._visibility = visibility

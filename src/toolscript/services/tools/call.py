@@ -153,7 +153,7 @@ class CallTool:
         return found[0].item if found else None
 
     async def _check(self, item: Item, arguments: Mapping[str, Any], within: float) -> bool:
-        """Whether the arguments could be checked. Raises InvalidArguments for invalid ones."""
+        """Whether the arguments could be checked. Raises InvalidArguments for invalid arguments."""
         if not item.input_schema:
             return True
         try:
@@ -201,7 +201,7 @@ class _TimeLimit:
             ) from None
 
     def exclude_answers(self, relay: CallRelay) -> CallRelay:
-        """The relay, whose questions stop the clock for up to ANSWER_SECONDS each."""
+        """The relay. Its questions stop the clock for up to ANSWER_SECONDS each."""
         return replace(relay, ask=partial(self._ask, relay.ask)) if relay.ask else relay
 
     async def _ask(self, ask: Ask, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""The gateway of the demo catalogue, whose tools have no servers."""
+"""The gateway of the demo catalogue. Its tools have no servers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Feedback: which tools served which requests or are wrong for them, and what was learnt from that.
+"""Feedback: the requests that tools served or are wrong for, and what was learnt from them.
 
-A search whose hit the same caller then calls says that the tool served it; a mark says that it does, or that it is
-wrong. Searches are only noted in memory; the store is written after the answer of a call, and with a mark.
+When the caller of a search then calls one of its hits, the tool has served the search; a mark says that it does, or
+that it is wrong. Searches are only noted in memory; the store is written after the answer of a call, and with a mark.
 Nothing here can fail a search or a call.
 """
 
@@ -135,7 +135,7 @@ class Feedback:
         return changed
 
     async def list(self) -> list[ToolFeedback]:
-        """What was recorded, by tool, those with the largest number of requests first."""
+        """What was recorded, by tool, the largest number of requests first."""
         verdicts, steps = await self._store.get_verdicts(), await self._store.get_steps()
         items = await self._item_store.get_fingerprints(item_ids={each.item_id for each in verdicts})
         digests = {item.id: item.digest for item in items if item.is_active}

@@ -131,7 +131,7 @@ class HierarchicalResults(NamedTuple):
 
     @property
     def ids(self) -> list[str]:
-        """The tools of the answer and their variants, the confident ones first."""
+        """The tools of the answer and their variants, confident tools first."""
         return [each for hit in (*self.tools, *self.closest) for each in hit.ids]
 
 
@@ -255,8 +255,8 @@ class HierarchicalSearch:
     async def find_tools(
         self, request: HierarchicalQuery, skill_ids: Sequence[str] | None = None
     ) -> Sequence[HierarchicalHit]:
-        """Stage two alone, within those skills. Raises as `search` does, and Unavailable when the index fails, or has
-        no result while tools are still being indexed."""
+        """Stage two alone, within `skill_ids`. Raises as `search` does, and Unavailable when the index fails, or has no
+        result while tools are still being indexed."""
         report = SearchReport()
         await self._wait_for_first_listing()
         with record_tool_search(self._events, "hierarchical.search", request.query, report):
@@ -349,7 +349,7 @@ class HierarchicalSearch:
         return near
 
     async def _find_tools(self, run: _Run, area: SearchArea) -> _Found:
-        """The best tools, the confident ones first, their skills, and how many were compared; none without a vector."""
+        """The best tools, confident tools first, their skills, and how many were compared; none without a vector."""
         if run.prepared.vector is None:
             return _Found()
         nothing = _Found(skills=list_hits(area.skills, run.request.skill_threshold)[: run.request.skill_limit])
@@ -388,15 +388,15 @@ class HierarchicalSearch:
         return _Found(usable, skills, await self._count_compared(run, area) if usable else 0)
 
     async def _count_compared(self, run: _Run, area: SearchArea) -> int:
-        """The number of tools among which the best ones were looked for: those of the area, or all that the caller may
-        see of this type, whichever engine ranked them."""
+        """The number of compared tools: the tools of the area, or all tools of this type that the caller may see,
+        whatever engine ranked them."""
         if area.tools is not None and run.request.strategy is not Strategy.HYBRID:
             return len(area.tools)
         where = _build_filter(run.request.item_type, area.skill_ids)
         return await self._ranking.count_tools(replace(where, within=run.view.subset))
 
     def _choose(self, run: _Run, ranked: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
-        """The tools of the answer: those at or above the threshold, then the closest."""
+        """The tools of the answer: tools at or above the threshold, then the closest."""
         request, catalogue = run.request, run.catalogue
         sure = [each for each in ranked if each[1] >= request.tool_threshold][: request.limit]
         if catalogue:

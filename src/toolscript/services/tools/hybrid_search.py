@@ -59,7 +59,7 @@ class ToolHit:
 
 @dataclass(frozen=True, slots=True)
 class ToolResults:
-    """The results of a tool search: confident ones, and the closest of those that are not."""
+    """The results of a tool search: confident tools, and the closest of the others."""
 
     query: str
     hits: list[ToolHit]
@@ -69,7 +69,7 @@ class ToolResults:
 
     @property
     def ids(self) -> list[str]:
-        """The tools of the answer and their variants, the confident ones first."""
+        """The tools of the answer and their variants, confident tools first."""
         return [each for hit in (*self.hits, *self.closest) for each in hit.ids]
 
 
@@ -106,7 +106,7 @@ class ToolSearch:
     ) -> ToolResults:
         """The tools at or above the threshold, most confident first; of a request with several needs the best tool of
         each need is in front. Where fewer than `limit` are, up to `closest` others follow that are not that sure, but
-        nearer than noise is. Those with equal definitions are one hit. Items of one `item_type` are looked for among
+        nearer than noise is. Tools with equal definitions are one hit. Items of one `item_type` are looked for among
         the best of all types. `alpha` replaces the configured weight of meaning. Searches that no caller made are not
         `recorded`.
 

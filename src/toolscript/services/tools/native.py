@@ -1,7 +1,7 @@
 """Prompts and resources for clients that use MCP's own requests: lists of them, and what their servers answer.
 
-Lists come from the catalogue, so they have what servers offer that are not connected now. Answers come from the
-servers, unchanged but for names and URIs, which say here which server they belong to.
+Lists come from the catalogue, so they include the offers of servers that are not connected now. Answers come from the
+servers, unchanged but for names and URIs: here they include the server's name.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PAGE_SIZE = 200
 
 
 class NativeList(StrEnum):
-    """The lists of MCP beside that of tools."""
+    """The lists of MCP beside the list of tools."""
 
     PROMPTS = "prompts"
     RESOURCES = "resources"
@@ -53,8 +53,8 @@ class NativeList(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NativePage:
-    """Definitions as their servers gave them, with names and URIs of our server; the id after which the next page
-    begins, if there is one."""
+    """Definitions as their servers gave them, with names and URIs of our server; the last id before the next page, if
+    there is a next page."""
 
     entries: Sequence[dict[str, Any]]
     last_id: str | None = None
@@ -79,8 +79,8 @@ class NativeItems:
         self._events = events
 
     async def list_page(self, kind: NativeList, after: str = "") -> NativePage:
-        """The entries whose ids follow `after`, in the order of their ids: pages stay as they are while other items
-        come and go. Raises Unavailable when the catalogue cannot be read."""
+        """The entries with ids after `after`, in the order of their ids: pages stay as they are while other items come
+        and go. Raises Unavailable when the catalogue cannot be read."""
         if self._gateway.is_incomplete:  # a client may list once, as soon as it is connected
             await self._gateway.settle(FIRST_LISTING_SECONDS)
         facts = await self._snapshots.current().facts()

@@ -1,7 +1,7 @@
 """Tells clients when a list of tools, prompts or resources changes, and when a resource does.
 
-Each client has a stream, which holds each change once until the client has taken it: a slow one costs no memory, and
-holds up nobody. Resources are followed on their server while some stream waits for them.
+Each client has a stream. The stream holds each change once until the client has taken it: a slow client costs no
+memory, and holds up nobody. Resources are followed on their server while some stream waits for them.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ChangeFilter:
 
     @property
     def lists(self) -> list[ListKind]:
-        """The lists whose changes are wanted."""
+        """The lists with wanted changes."""
         wanted = {ListKind.TOOLS: self.tools, ListKind.PROMPTS: self.prompts, ListKind.RESOURCES: self.resources}
         return [kind for kind, is_wanted in wanted.items() if is_wanted]
 
@@ -275,7 +275,7 @@ class NativeChanges:
         )
 
     async def _follow(self, uri: str, stream: ChangeStream) -> bool:
-        """Adds the stream to those of the resource; returns whether its server reports changes."""
+        """Adds the stream to the streams of the resource; returns whether its server reports changes."""
         try:
             item = await self._native.find_resource(uri)
         except (NotFound, Quarantined):

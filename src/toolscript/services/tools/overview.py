@@ -1,4 +1,4 @@
-"""What agents are told of the tools before they search: those that their profile pins, the servers, the skills."""
+"""What agents are told of the tools before they search: the tools that their profile pins, the servers, the skills."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class ToolOverviews:
 
 
 def _count_tools(visible: Mapping[str, ItemFacts]) -> tuple[tuple[str, int], ...]:
-    """The servers of the items with their number of tools, without those in quarantine."""
+    """The servers of the items with their number of tools, without tools in quarantine."""
     counts: Counter[str] = Counter()
     for each in visible.values():
         if not each.quarantine:
@@ -155,7 +155,7 @@ def _find_pinned(pinned: Sequence[str], visible: Mapping[str, ItemFacts]) -> lis
 
 
 def _match(entry: str, tools: Collection[str]) -> list[str]:
-    """The ids that an entry names: one, or those that fit its pattern, in their order."""
+    """The ids that an entry names: one id, or the ids that fit its pattern, in their order."""
     return [entry] if entry in tools else sorted(i for i in tools if fnmatchcase(i, entry))
 
 

@@ -38,7 +38,7 @@ class PendingCalls:
         self._clock = clock
 
     async def use_approval(self, item: Item, binding: str, arguments: str, why: str) -> None:
-        """Uses the approval of this call by the current caller. `binding` says which call it is, `arguments` is what a
+        """Uses the approval of this call by the current caller. `binding` identifies the call, `arguments` is what a
         person reads, and `why` says why its caller was not asked.
 
         Raises ApprovalRequired for a call that waits from now on, or still does; ApprovalDeclined, once, for one that a
@@ -68,8 +68,9 @@ class PendingCalls:
         return await self._store.list_waiting(now=self._clock())
 
     async def decide(self, call_id: str, state: PendingState, *, decider: str | None) -> PendingCall:
-        """Approves a call, so that its caller can repeat it once, within ten minutes, or declines it, which its caller
-        learns once. `decider` is the name of the deciding caller's share; None for the owner of the data folder.
+        """Approves a call, so that its caller can repeat it once, within ten minutes, or declines it. Its caller learns
+        of the decline once. `decider` is the name of the deciding caller's share; None for the owner of the data
+        folder.
 
         Raises NotFound; Conflict if it was decided already; Forbidden for the caller of the call.
         """

@@ -67,7 +67,7 @@ class RankedTools:
 
 
 class ToolRanking:
-    """Ranks the tools of the index, all of them or those that match a filter."""
+    """Ranks the tools of the index, all of them or the tools that match a filter."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class ToolRanking:
         learned: LearnedRanking = LEARNED,
         find_view: FindView = see_everything,
     ) -> None:
-        """`find_view` says which tools the caller may see."""
+        """`find_view` returns what the caller may see."""
         self.find_view = find_view
         self._retriever = retriever
         self._capabilities = capabilities
@@ -127,7 +127,7 @@ class ToolRanking:
         the ids of the tools to compare (None: all), `steps` has what was learnt from use, `alpha` replaces the
         configured weight of meaning. Raises what the index raises.
 
-        Candidates whose scores are not numbers are left out, and the report names the index.
+        Candidates without a number as their score are left out, and the report names the index.
         """
         view = await self.find_view()
         where, depth = replace(where, within=view.subset if among is None else Subset(among)), DEPTH
@@ -164,7 +164,8 @@ class ToolRanking:
     def choose_closest(
         self, ranked: Sequence[tuple[str, float]], threshold: float, limit: int
     ) -> list[tuple[str, float]]:
-        """Up to `limit` candidates below the threshold, without those that requests of no tool would have, too."""
+        """Up to `limit` candidates below the threshold, without candidates that a request for no tool would have,
+        too."""
         near = [(i, score) for i, score in ranked if self.learned.noise <= score < threshold]
         return near[: max(0, limit)]
 
@@ -173,12 +174,12 @@ class ToolRanking:
         return await self._retriever.count(TOOLS, where)
 
     async def read_payloads(self, item_ids: Sequence[str], fields: Sequence[str] | None = None) -> dict[str, Payload]:
-        """The payloads of those tools that the index has, or these fields of them."""
+        """The payloads of the tools that the index has, or the given fields."""
         return await self._retriever.read_payloads(TOOLS, item_ids, fields)
 
 
 def _keep_finite(legs: Legs, report: SearchReport) -> Legs:
-    """The candidates whose scores are numbers."""
+    """The candidates with numbers as scores."""
     if all(math.isfinite(c.score) for leg in (legs.dense, legs.lexical) for c in leg):
         return legs
     report.degrade(SearchPart.INDEX)
@@ -189,7 +190,7 @@ def _keep_finite(legs: Legs, report: SearchReport) -> Legs:
 def _compare_steps(
     prepared: PreparedQuery, legs: Legs, catalogue: CatalogueFacts, steps: Mapping[str, Step]
 ) -> dict[str, float]:
-    """The similarity of those candidates that have steps, after their steps."""
+    """The similarity of candidates with steps, after their steps."""
     moved = {
         c.id: step.vector
         for c in legs.dense

@@ -1,5 +1,5 @@
-"""What searches and calls do while servers are still starting: they wait for what nothing is stored of, and say which
-servers are missing. Callers learn of no server that their profile may hide."""
+"""What searches and calls do while servers are still starting: they wait for servers without stored tools, and name
+missing servers. Callers learn of no server that their profile may hide."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class StartingServers:
         return [name for name in self.gateway.starting if self.visibility.shows_unlisted(Item(name, ""))]
 
     def add_to(self, report: SearchReport) -> None:
-        """Notes in the report of a search that tools are missing, and of which servers."""
+        """Notes in the report of a search that tools are missing, and their servers."""
         if self.gateway.is_incomplete:
             report.degrade(SearchPart.CATALOGUE)
             report.servers_starting = self.list_names()

@@ -1,4 +1,4 @@
-"""The catalogue as a map: every tool has a place, near to those that do similar things."""
+"""The catalogue as a map: every tool has a place, near to tools that do similar things."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ class DrawToolMap:
         self._background = BackgroundRun(self._prepare, name="drawing the map", interval=INTERVAL_SECONDS)
 
     def start_following(self) -> None:
-        """Draws the map whenever the catalogue changes, in the background and not all the time, so that those who ask
-        for it need not wait."""
+        """Draws the map whenever the catalogue changes, in the background and not all the time, so that nobody who asks
+        for it has to wait."""
         self._snapshots.watch(self._background.start_soon, ~Change(0))
         self._background.start_soon()
 

@@ -35,7 +35,7 @@ class SkillHit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SearchArea:
-    """Which tools are searched: all, those of some skills, or those of the nearest topics."""
+    """The tools that are searched: all tools, the tools of some skills, or the tools of the nearest topics."""
 
     skills: Sequence[tuple[SkillFacts, float]] = ()
     """All skills with the estimated scores of their nearest tools, best first."""
@@ -59,8 +59,8 @@ EVERYWHERE = SearchArea()
 
 
 class VisibleTopics:
-    """The topics of a skill map, without the tools that a caller does not see or want, and with those that are newer
-    than the map."""
+    """The topics of a skill map, without the tools that a caller does not see or want, and with the tools that are
+    newer than the map."""
 
     def __init__(
         self, skill_map: SkillMap, catalogue: CatalogueFacts | None, view: View, item_type: ItemType | None
@@ -84,7 +84,7 @@ class VisibleTopics:
         self._budget = max(MIN_TOOLS, min(SHARE * total, TIMES_ROOT * math.sqrt(total)))
 
     def choose_tools(self, scores: Scores) -> frozenset[str]:
-        """The tools of the nearest topics, and all new ones."""
+        """The tools of the nearest topics, and all new tools."""
         order = np.argsort(-scores, kind="stable")
         before = np.cumsum(self._sizes[order]) - self._sizes[order]
         nearest = order[before < self._budget]
@@ -94,8 +94,8 @@ class VisibleTopics:
 def match_skills(
     area: SearchArea, ranked: Sequence[tuple[str, float]], limit: int, threshold: float
 ) -> tuple[Sequence[tuple[str, float]], list[SkillHit]]:
-    """The ranking without tools of other skills than the matched ones, and these: the skills with the best tools, then
-    the nearest. A tool without a skill, or in no topic yet, stays."""
+    """The ranking without tools of unmatched skills, and the matched skills: the skills with the best tools, then the
+    nearest. A tool without a skill, or in no topic yet, stays."""
     if not area.skills:
         return ranked, []
     scores = {skill.id: score for skill, score in area.skills}
@@ -116,7 +116,7 @@ def match_skills(
 
 
 def list_hits(skills: Sequence[tuple[SkillFacts, float]], threshold: float) -> list[SkillHit]:
-    """Those of the skills that are at or above the threshold, with scores from 0 to 1."""
+    """The skills at or above the threshold, with scores from 0 to 1."""
     hits = [SkillHit(skill, round(min(1.0, max(0.0, score)), DIGITS)) for skill, score in skills]
     return [hit for hit in hits if hit.score >= threshold]
 

@@ -1,5 +1,5 @@
-"""Which tools of equal definition are the same tool: those of servers with the same package and arguments. Two servers
-for different folders have different tools, and the hits say which folder.
+"""Groups tools of equal definition that are the same tool: tools of servers with the same package and arguments. Two
+servers for different folders have different tools, and the hits say which folder.
 
 Servers without an entry in the configuration count as the same one."""
 
@@ -43,8 +43,9 @@ class Variants:
         return tuple(i for i in others if view.shows(i))
 
     def describe_arguments(self, item_id: str, catalogue: CatalogueFacts) -> str:
-        """The folders, files and addresses by which a tool's server differs from those of its equals, without secrets;
-        empty if there are none. Other arguments are not shown: nothing tells a secret without a flag from a word."""
+        """The folders, files and addresses that distinguish a tool's server from the servers of equal tools, without
+        secrets; empty if there are none. Other arguments are not shown: nothing tells a secret without a flag from a
+        word."""
         spec, own = self._find_spec(get_server(item_id)), self._get_origin(item_id)
         origins = {self._get_origin(i) for i in catalogue.variants.get(item_id, ())} - {own, ()}
         if spec is None or not origins:

@@ -1,1 +1,1 @@
-"""Which definitions of servers are trusted: what is approved, what has changed, what is suspicious."""
+"""Trust in the definitions of servers: what is approved, what has changed, what is suspicious."""

@@ -122,7 +122,7 @@ def _is_usual(text: str, place: int) -> bool:
 
 
 def _find_imitation(text: str, *, is_name: bool) -> Hidden | None:
-    """A word with letters of two scripts. In texts, Greek letters beside Latin ones are units and symbols."""
+    """A word with letters of two scripts. In texts, Greek letters beside Latin letters are units and symbols."""
     for match in _WORD.finditer(text):
         word = match[0]
         is_mixed = _LATIN.search(word) and (_CYRILLIC.search(word) or (is_name and _GREEK.search(word)))

@@ -48,7 +48,7 @@ class Scanner:
         self._lexicon = lexicon
 
     def scan(self, item: Item) -> list[Finding]:
-        """The first finding in each suspicious field, those in the description first."""
+        """The first finding in each suspicious field, the description's first."""
         found: list[Finding] = []
         left = MAX_CHARACTERS
         for where, text, is_option in list_texts(item):

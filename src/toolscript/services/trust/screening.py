@@ -1,4 +1,4 @@
-"""Compares what servers offer with what is approved, and decides which definitions go into quarantine.
+"""Compares what servers offer with what is approved, and decides what goes into quarantine.
 
 The first definition of an item is approved as it is, unless its text is suspicious: there is nothing to compare it
 with. Everything that the catalogue has from before this existed counts as approved."""
@@ -40,7 +40,7 @@ class Screening:
         scanner: Scanner | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`policy` is that of servers whose configuration has none. Without a `scanner`, that of the package."""
+        """`policy` is for servers without a policy in their configuration. `scanner` defaults to the package's."""
         self.pins = pins
         self._item_store = item_store
         self._policy = policy
@@ -54,9 +54,9 @@ class Screening:
         policy: TrustPolicy | None = None,
         approved: Collection[str] = (),
     ) -> list[Item]:
-        """The items as the catalogue may show them: those in quarantine with their approved texts and the reason.
-        `existing` has the ids of all items that the catalogue has of these servers, `approved` those of items that a
-        person has written here, which are scanned and nothing else."""
+        """The items as the catalogue may show them: items in quarantine with their approved texts and the reason.
+        `existing` has the ids of all items that the catalogue has of these servers, `approved` the ids of items that a
+        person has written here; these are scanned and nothing else."""
         servers = {item.server for item in items}
         digests = await self.pins.get_approved_digests(servers)
         unclear = await asyncio.to_thread(  # hashes of 10 000 definitions take 0.2 s

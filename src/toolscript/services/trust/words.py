@@ -1,4 +1,4 @@
-"""Finds orders as combinations of classes of words: a verb of sending, a word for secrets, and whose they are, in one
+"""Finds orders as combinations of classes of words: a verb of sending, a word for secrets, and their owner, in one
 sentence of one language. The words are data (`data/suspicious_words.toml`). The time is linear in the text's length."""
 
 from __future__ import annotations
@@ -138,8 +138,8 @@ class Lexicon:
         )
 
     def find_order(self, text: str, *, is_option: bool = False) -> Order | None:
-        """The first order in a text that `simplify` has normalised. `is_option`: the text describes a switch, of which
-        usual descriptions read like orders ("do not notify the user")."""
+        """The first order in a text that `simplify` has normalised. `is_option`: the text describes a switch: usual
+        descriptions of switches read like orders ("do not notify the user")."""
         words, places = self._split(text)
         hits, masks = self._find_hits(words)
         common = masks.pop(ANY, 0)
@@ -159,7 +159,7 @@ class Lexicon:
         return None
 
     def count_classes(self, text: str) -> int:
-        """The number of classes of which the normalised text has a word, in the language with most of them."""
+        """The number of classes with a word in the normalised text, in the language with most of them."""
         _, masks = self._find_hits(self._split(text)[0])
         return max((mask.bit_count() for mask in masks.values()), default=0)
 
@@ -223,7 +223,7 @@ def split_name(name: str) -> str:
 
 
 def _describe(word: str) -> str | None:
-    """The language in which a sentence with this first word says what a tool does: "Deletes", "Sendet"."""
+    """The language of a sentence with this first word that says what a tool does: "Deletes", "Sendet"."""
     if len(word) < 4 or word in _NO_VERBS:  # noqa: PLR2004
         return None
     if word.endswith("s") and not word.endswith("ss"):

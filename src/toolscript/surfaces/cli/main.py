@@ -119,7 +119,8 @@ class _Toolscript(CommandGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Raises UsageError for an unknown command, with what was probably meant: click knows imported ones only."""
+        """Raises UsageError for an unknown command, with what was probably meant: click knows imported commands
+        only."""
         name = args[0]
         if self.get_command(ctx, name) is None and not ctx.resilient_parsing and not name.startswith("-"):
             from difflib import get_close_matches

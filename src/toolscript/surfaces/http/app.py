@@ -94,7 +94,7 @@ for _router in ROUTERS:
 
 class GatewayApi(FastAPI):
     """FastAPI with `RequestTracking` around everything: other middleware is inside of the handler of unexpected errors,
-    whose responses would have no request id."""
+    and responses of that handler would have no request id."""
 
     def __init__(self, served: ServedApp, **options: Any) -> None:
         super().__init__(**options)

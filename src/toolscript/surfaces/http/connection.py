@@ -80,7 +80,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._wait_for_head()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Adds a header; ignores the trailers of a chunked body, which no check of the headers has seen."""
+        """Adds a header; ignores the trailers of a chunked body: no check of the headers has seen them."""
         if self._is_in_head:
             super().on_header(name, value)
 

@@ -35,7 +35,7 @@ from toolscript.surfaces.owner import is_of_this_machine
 
 
 async def get_served_app(request: Request) -> ServedApp:
-    """Returns what the server serves, which may still be opening."""
+    """Returns what the server serves. It may still be opening."""
     served: ServedApp = request.app.state.served
     return served
 
@@ -79,14 +79,14 @@ Caller = Annotated[Principal, Depends(get_principal)]
 
 
 def get_caller(request: Request) -> access.Caller:
-    """Returns whose request this is, on routes whose key the guard has checked."""
+    """Returns the caller of this request, on routes where the guard has checked the key."""
     return identify_caller(request.scope["grant"], request.client.host if request.client else None)
 
 
 async def require_known_caller(request: Request, served: Served) -> None:
     """Checks who changes what runs on this machine. Where nobody needs a key, that is only for programs and pages of
-    this machine: not for what comes through a proxy, which is on this machine too, nor for pages of other origins that
-    may search. Raises Forbidden."""
+    this machine: not for what comes through a proxy on this machine, nor for pages of other origins that may search.
+    Raises Forbidden."""
     if request.scope["grant"].caller is not None:
         return
     if not is_of_this_machine(served.settings, request.headers, request.client):
@@ -120,7 +120,7 @@ async def admit_search(app: CurrentApp, caller: Caller) -> Plan:
 
 @dataclass(frozen=True, slots=True)
 class JobOwner:
-    """Whose jobs a request is about: those of a tenant's documents, or of knowledge."""
+    """The owner of the jobs that a request is about: a tenant with documents, or knowledge."""
 
     target: JobTarget
     tenant: str
@@ -128,8 +128,8 @@ class JobOwner:
 
 
 async def identify_job_owner(request: Request, app: App, target: JobTarget) -> JobOwner:
-    """Returns whose jobs a request is about: documents need the token or key of a tenant, knowledge the scope `admin`.
-    Raises Unauthorized, Forbidden and RateLimited."""
+    """Returns the owner of the jobs that a request is about: documents need the token or key of a tenant, knowledge the
+    scope `admin`. Raises Unauthorized, Forbidden and RateLimited."""
     tenant = ""
     if target is JobTarget.DOCUMENTS:
         principal = await get_principal(request, app)
@@ -154,8 +154,8 @@ async def get_job_owner(
         ),
     ] = JobTarget.DOCUMENTS.value,
 ) -> JobOwner:
-    """Returns whose jobs a request without a job's id is about. Strangers learn nothing about what is allowed, so the
-    value is checked after the credentials. Raises InvalidArguments."""
+    """Returns the owner of the jobs that a request without a job's id is about. Strangers learn nothing about what is
+    allowed, so the value is checked after the credentials. Raises InvalidArguments."""
     is_known = target in set(JobTarget)
     owner = await identify_job_owner(request, app, JobTarget(target) if is_known else JobTarget.DOCUMENTS)
     if not is_known:

@@ -107,7 +107,7 @@ async def _handle_http_exception(request: Request, error: Any) -> JSONResponse:
 
 
 def _find_methods(request: Request, error: HTTPException) -> list[str]:
-    """The methods of all routes with this path. The error has those of one route only."""
+    """The methods of all routes with this path. The error has the methods of one route only."""
     matching = [route for route in request.app.state.routes if route.matches(request.scope)[0] is not Match.NONE]
     methods = {method for route in matching for method in route.methods or ()}
     return sorted(methods | {*(error.headers or {}).get("Allow", "").split(", ")} - {""})

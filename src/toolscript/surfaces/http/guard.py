@@ -160,8 +160,8 @@ class Guard:
         return None
 
     def _apply_profile(self, path: str, grant: access.Grant) -> None:
-        """While the application is being opened, only the operator's key is known, which may have every profile; other
-        requests than those of MCP are refused then."""
+        """While the application is being opened, only the operator's key is known. It may have every profile. Requests
+        other than MCP's are refused then."""
         requested, is_mcp = get_mcp_profile(path), is_mcp_path(path)
         if app := self._served.current:
             apply_profile(app, grant, requested, is_mcp=is_mcp)
@@ -170,8 +170,8 @@ class Guard:
 
     async def _find_grant(self, path: str, sent: Mapping[str, str], owner: bool, *, waits: bool) -> access.Grant:
         """What the key allows. MCP has one path for all scopes: without a key, public knowledge is left, unless clients
-        can log in, which they do when they are refused. MCP, searches and calls wait until the application is open:
-        agents begin early, and give up what fails once."""
+        can log in: they do so when they are refused. MCP, searches and calls wait until the application is open: agents
+        begin early, and give up what fails once."""
         served, is_mcp = self._served, is_mcp_path(path)
         is_public = served.settings.knowledge_public and not served.settings.oauth_resource
         is_public = is_public and get_mcp_profile(path) is None  # who has no key learns of no profile

@@ -22,8 +22,8 @@ UPLOAD_PATHS, MAX_UPLOAD_BYTES = frozenset({"/api/v1/ingest", "/api/v1/knowledge
 
 
 class InputLimits:
-    """ASGI middleware that refuses a body above a limit, whether its size is declared or not, and a path whose
-    ids could be taken for others: with control characters, or not in UTF-8."""
+    """ASGI middleware that refuses a body above a limit, whether its size is declared or not, and a path with ids that
+    could be taken for other ids: with control characters, or not in UTF-8."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -47,7 +47,7 @@ class _LimitedBody:
     that the client is gone."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, shares: Shares) -> None:
-        """All bodies take their bytes from the shares, but files: those are written to disk, or come from an admin."""
+        """All bodies take their bytes from the shares, but files: files are written to disk, or come from an admin."""
         self._scope, self._receive, self._send = scope, receive, send
         self._size, self._max_size = 0, _find_limit(scope)
         self._parts, self._has_arguments = 0, scope["path"].startswith(PATHS_WITH_ARGUMENTS)

@@ -1,7 +1,7 @@
 """The MCP endpoint of the HTTP application.
 
 Importing the MCP package takes a second, a third of a start. So the endpoint is opened in the background once the
-application is ready, or by the first request to it, which waits.
+application is ready, or by the first request to it. That request waits.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ _CHALLENGE = "www-authenticate"
 
 
 def build_resource_metadata(settings: Settings, resource: str) -> dict[str, Any]:
-    """Says which authorization server issues tokens for this gateway, and for which scopes."""
+    """Names the authorization server that issues tokens for this gateway, and the scopes."""
     return {
         "resource": resource,
         "authorization_servers": [settings.jwt_issuer],
@@ -36,8 +36,8 @@ def describe_missing_scope(scope: str) -> str:
 
 
 def add_challenge(scope: Scope, send: Send, resource: str) -> Send:
-    """Returns a `send` that tells refused clients where to log in, and which scopes to ask for. A call over MCP that
-    lacks a scope gets the status 403, with which clients ask for more; its result says the same."""
+    """Returns a `send` that tells refused clients where to log in, and the scopes to ask for. A call over MCP that
+    lacks a scope gets the status 403, so that clients ask for more; its result says the same."""
     parts = urlsplit(resource)
     metadata = f'resource_metadata="{parts.scheme}://{parts.netloc}{METADATA_PATH}{parts.path.rstrip("/")}"'
 

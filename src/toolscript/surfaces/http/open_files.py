@@ -1,4 +1,4 @@
-"""How many files this process may open, which limits its connections: each one is an open file."""
+"""The number of files that this process may open. It limits connections: each connection is an open file."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from toolscript.surfaces.http.routers.discovery import is_discovery_path
 
 async def check_parameters(request: Request) -> None:
     """Raises InvalidArguments for a query parameter that the route does not have. Other standards define the requests
-    of clients that discover the gateway, and of browsers that come back from a login: those may have more."""
+    of clients that discover the gateway, and of browsers that come back from a login: such requests may have more."""
     route: APIRoute = request.scope["route"]
     if not request.scope["query_string"] or not route.include_in_schema or is_discovery_path(request.scope["path"]):
         return
@@ -28,8 +28,8 @@ async def check_parameters(request: Request) -> None:
 
 
 def build_unknown(what: str, names: Sequence[str], allowed: Collection[str]) -> InvalidArguments:
-    """Builds the error for parameters or fields with unknown names: it says which were probably meant, and which there
-    are."""
+    """Builds the error for parameters or fields with unknown names: it lists the names that were probably meant, and
+    all allowed names."""
     meant = [near for near in (find_meant(name, allowed) for name in names) if near]
     question = f"; did you mean {' and '.join(meant)}?" if meant else "."
     known = f"Allowed are {', '.join(allowed)}" if allowed else "This route has none"

@@ -25,8 +25,8 @@ SEARCH_PATHS = frozenset(
 
 
 class _PlacedRequest:
-    """The messages of one request, which takes its place when its body has arrived: slow clients would keep others out.
-    If there is none any more, the client gets an error, and the application learns that the client is gone."""
+    """The messages of one request. It takes its place when its body has arrived: slow clients would keep others out. If
+    there is none any more, the client gets an error, and the application learns that the client is gone."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, take_place: Callable[[], None]) -> None:
         self._scope, self._receive, self._send = scope, receive, send
@@ -57,7 +57,7 @@ class _PlacedRequest:
 
 
 class RequestShares:
-    """ASGI middleware inside of the guard, which says in whose share a request counts."""
+    """ASGI middleware inside of the guard. The guard names the holder of the share that a request counts in."""
 
     def __init__(self, app: ASGIApp, served: ServedApp) -> None:
         self._app = app

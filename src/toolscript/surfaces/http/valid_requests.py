@@ -1,4 +1,5 @@
-"""Ends requests whose key is revoked, or expires, while they are being answered: streams, subscriptions, slow calls."""
+"""Ends requests when their key is revoked, or expires, while they are being answered: streams, subscriptions, slow
+calls."""
 
 from __future__ import annotations
 

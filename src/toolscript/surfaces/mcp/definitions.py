@@ -1,8 +1,8 @@
 """The tools of the MCP surface, and the instructions that agents read before their first call.
 
-A tool is a model of its arguments, which checks calls and gives the JSON schema; the model's docstring is the tool's
-description. These texts alone must enable an agent to find, understand and call any tool behind the gateway. They are
-short, because their tokens are part of every agent's context.
+A tool is a model of its arguments. The model checks calls and gives the JSON schema; the model's docstring is the
+tool's description. These texts alone must enable an agent to find, understand and call any tool behind the gateway.
+They are short, because their tokens are part of every agent's context.
 """
 
 from __future__ import annotations
@@ -114,8 +114,9 @@ SearchTypeName = Annotated[SearchType, Field(strict=False)]
 
 
 class ToolArguments(BaseModel):
-    """The arguments of a call. Null is ignored where an argument is optional, and so are unknown arguments, which some
-    clients add; one that resembles an argument that is not given is refused, or the call would do something else."""
+    """The arguments of a call. Null is ignored where an argument is optional, and so are unknown arguments: some
+    clients add them. An unknown argument that resembles a missing argument is refused, or the call would do something
+    else."""
 
     model_config = ConfigDict(strict=True, frozen=True)
 
@@ -139,7 +140,7 @@ class ToolArguments(BaseModel):
 
     @classmethod
     def input_schema(cls) -> dict[str, Any]:
-        """The JSON schema of the arguments without titles, empty defaults and references, which would cost tokens."""
+        """The JSON schema of the arguments without titles, empty defaults and references: they would cost tokens."""
         schema = cls.model_json_schema()
         definitions = schema.get("$defs", {})
         properties = {name: _compact(each, definitions) for name, each in schema["properties"].items()}

@@ -1,4 +1,4 @@
-"""Keeps the answers with which the next pipes of `toolscript mcp` begin, before a gateway serves them."""
+"""Keeps the first answers for the next pipes of `toolscript mcp`, before a gateway serves them."""
 
 from __future__ import annotations
 

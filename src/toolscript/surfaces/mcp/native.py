@@ -1,4 +1,4 @@
-"""MCP's own requests for prompts and resources: which keys may send them, their pages, and their errors."""
+"""MCP's own requests for prompts and resources: the keys that may send them, their pages, and their errors."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ async def _complete(app: App, params: Mapping[str, Any], user: str) -> dict[str,
 
 
 def wrap_result(tool_id: str, result: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A tool's result whose links and embedded resources have URIs that clients can read here."""
+    """A tool's result with URIs that clients can read here, in its links and embedded resources."""
     server, _ = split_name(tool_id)
     blocks = result.get("content")
     return {**result, "content": [wrap_block(server, block) for block in blocks]} if blocks else result

@@ -2,7 +2,7 @@
 
 A tool that needs input answers with its questions, and is called again with the answers (2026-07-28). Its own state
 travels through the caller in between, sealed, so that the gateway keeps nothing. Older clients are asked while the call
-waits, which needs an open connection.
+waits: that needs an open connection.
 """
 
 from __future__ import annotations
@@ -101,9 +101,9 @@ async def _ask(
 
 
 async def answer_with_input(answer: AnswerCall, params: CallToolRequestParams, context: Context) -> Mapping[str, Any]:
-    """The result of a call. Clients of 2026-07-28 get the questions of a tool that needs input; older ones are asked
+    """The result of a call. Clients of 2026-07-28 get the questions of a tool that needs input; older clients are asked
     here, and the tool is called again with their answers. Raises what `answer` raises, and UpstreamFailed for a tool
-    that does not stop asking or whose caller cannot be asked."""
+    that does not stop asking, and for a caller that cannot be asked."""
     result = await answer(params, context)
     for _ in range(MAX_ROUNDS):
         if result.get("resultType") != "input_required" or context.protocol_version in MODERN_PROTOCOL_VERSIONS:

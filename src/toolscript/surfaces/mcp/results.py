@@ -26,7 +26,7 @@ def build_text_result(text: str, *, is_error: bool = False) -> dict[str, Any]:
 
 
 def keep_result(result: Mapping[str, Any]) -> CallToolResult:
-    """Keeps the result of the current request for `restore_result`; returns an empty one for the SDK, which would drop
+    """Keeps the result of the current request for `restore_result`; returns an empty result for the SDK: it would drop
     fields that it does not know and reject blocks that it does not know."""
     _kept_result.set(result)
     return CallToolResult(content=[])
@@ -60,7 +60,7 @@ def fit_result(result: Mapping[str, Any], version: str) -> dict[str, Any]:
 
 
 def _fit_blocks(blocks: Sequence[Mapping[str, Any]], version: str) -> list[Mapping[str, Any]]:
-    """The blocks; those that this version does not have become text with their JSON."""
+    """The blocks; blocks that this version does not have become text with their JSON."""
     if _are_known(blocks, version):
         return list(blocks)
     return [block if _are_known([block], version) else _make_text(block) for block in blocks]

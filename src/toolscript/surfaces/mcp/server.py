@@ -112,7 +112,7 @@ def build_server(
 ) -> Server[Any]:
     """Builds the MCP server. `answer` gets each call of a tool, and its context; `answer_native` the requests for
     prompts and resources; `open_stream` opens what a client listens to. A ToolscriptError becomes a result with
-    `isError`. The key of a request decides which tools it sees and may call. Servers with the same `state_secret`
+    `isError`. The key of a request decides on the tools that it sees and may call. Servers with the same `state_secret`
     continue each other's calls that need input."""
 
     async def call(context: Context, params: CallToolRequestParams) -> CallToolResult:
@@ -124,7 +124,8 @@ def build_server(
             return keep_result(build_text_result(error.message, is_error=True))
 
     async def name_method(ctx: Context, call_next: CallNext) -> HandlerResult:
-        """Adds the method to the HTTP request, for metrics and logs; only known ones, because clients choose them."""
+        """Adds the method to the HTTP request, for metrics and logs; only known methods, because clients choose
+        them."""
         surface_name.set("mcp")
         if ctx.request is not None:
             is_known = ctx.method == "initialize" or server.get_request_handler(ctx.method)

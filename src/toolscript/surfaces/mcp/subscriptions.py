@@ -147,7 +147,7 @@ class ConnectionChanges:
 
 @contextmanager
 def _log_errors() -> Iterator[None]:
-    """Whatever fails is tried again: calls must not end with a stream, which another process may have lost."""
+    """Whatever fails is tried again: calls must not end with a stream: another process may have lost the stream."""
     try:
         yield
     except Exception as error:  # noqa: BLE001
@@ -164,7 +164,7 @@ def _to_event(change: NativeChange) -> ServerEvent:
 
 
 def write_filter(honoured: ChangeFilter) -> SubscriptionFilter:
-    """The filter in the words of the protocol, which leaves out what is not wanted."""
+    """The filter in the words of the protocol. It leaves out what is not wanted."""
     return SubscriptionFilter(
         tools_list_changed=honoured.tools or None,
         prompts_list_changed=honoured.prompts or None,

@@ -1,5 +1,5 @@
-"""The list of tools that an agent sees: our own, whose search says what lies behind it, and those that its profile
-pins."""
+"""The list of tools that an agent sees: our own tools (the description of the search says what lies behind it), and the
+tools that its profile pins."""
 
 from __future__ import annotations
 

@@ -29,7 +29,8 @@ log = logging.getLogger(__name__)
 
 
 def add_tool_list(server: Server[Any], answer: AnswerRequest, find_grant: FindGrant) -> None:
-    """Registers `tools/list`. `answer` gives all tools of the profile; the key of a request decides which it sees."""
+    """Registers `tools/list`. `answer` gives all tools of the profile; the key of a request decides on the tools that
+    it sees."""
 
     async def list_tools(context: Context, params: PaginatedRequestParams) -> dict[str, Any]:
         if params.cursor:
@@ -91,7 +92,7 @@ class StartingToolList:
 
     @asynccontextmanager
     async def open_stream(self, wanted: ChangeFilter) -> AsyncIterator[ChangeStream]:
-        """A stream of changes. The first is that of the list of tools, if it was answered early."""
+        """A stream of changes. The first change is a change of the list of tools, if the list was answered early."""
         async with self._open_stream(wanted) as stream:
             if stream.honoured.tools and self._is_plain:
                 stream.deliver(ListChanged(ListKind.TOOLS))

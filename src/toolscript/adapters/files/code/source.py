@@ -136,8 +136,8 @@ class _SourceFile:
         return following
 
     def _build_blocks(self, first: int, end: int, line: int | None = None) -> Iterator[TextBlock]:
-        """Cuts lines into blocks: at blank lines, nearest to the margin where there are several, else anywhere. Their
-        line is that of the definition that they belong to; without one, their own."""
+        """Cuts lines into blocks: at blank lines, nearest to the margin where there are several, else anywhere. The
+        line of a block is the line of its definition, or the block's own line outside of definitions."""
         start = first
         while start < end:
             if not self.lines[start].strip():

@@ -67,8 +67,8 @@ class CodeDefinition:
 
 
 def find_definitions(text: str, ending: str) -> list[CodeDefinition]:
-    """Returns the definitions of a source file in order, each before those inside it. Raises ImportError without the
-    grammar of the language."""
+    """Returns the definitions of a source file in order, each before the definitions inside it. Raises ImportError
+    without the grammar of the language."""
     package, function = GRAMMARS[ending]
     language = Language(getattr(import_module(f"tree_sitter_{package}"), function)())
     tree = Parser(language).parse(text.encode("utf-8", "replace"))

@@ -1,1 +1,1 @@
-"""Texts with markup: HTML, EPUB, Markdown, reStructuredText, and plain text whose looks are its markup."""
+"""Texts with markup: HTML, EPUB, Markdown, reStructuredText, and plain text, marked up by its looks."""

@@ -82,7 +82,7 @@ def _read_spine(package: _Package) -> list[str]:
 
 
 def _find_encrypted(archive: ZipFile) -> set[str]:
-    """Returns the encrypted files. Fonts often are, which does no harm."""
+    """Returns the encrypted files. Encrypted fonts are frequent and do no harm."""
     if _ENCRYPTION not in archive.namelist():
         return set()
     listed = parse_xml(read_member(archive, _ENCRYPTION), _ENCRYPTION)

@@ -55,7 +55,7 @@ def read_html(data: bytes) -> ParsedBook:
 
 
 def read_page(text: str) -> ParsedBook:
-    """Parses a page without deciding which heading is its title."""
+    """Parses a page without deciding on its title."""
     reader = _PageParser(has_headings=bool(_HEADING_TAG.search(text)))
     reader.feed(text)
     reader.close()

@@ -1,5 +1,5 @@
-"""Parses reStructuredText: plain text whose underlined titles, directives and roles are known. Tables that are written
-as lists or as CSV become rows."""
+"""Parses reStructuredText: plain text with underlined titles, directives and roles. Tables that are written as lists or
+as CSV become rows."""
 
 from __future__ import annotations
 

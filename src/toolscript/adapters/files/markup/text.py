@@ -70,7 +70,7 @@ def read_text(text: str, *, restructured: bool = False) -> ParsedBook:
 
 
 def _split_lines(text: str) -> list[_TextLine]:
-    """Splits a text into lines. Form feeds separate pages, whose headers and footers are removed."""
+    """Splits a text into lines. Form feeds separate pages; headers and footers of pages are removed."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if "\f" not in text.strip():
         return [_TextLine(line.rstrip().expandtabs(), None) for line in text.split("\n")]
@@ -84,8 +84,7 @@ Headings = dict[int, tuple[Heading, int]]
 
 
 def _find_underlined(lines: Sequence[_TextLine]) -> Headings:
-    """Finds headings with a line of signs below (and maybe above). Levels follow the order in which the signs first
-    appear."""
+    """Finds headings with a line of signs below (and maybe above). Levels follow the first appearance of each sign."""
     found: Headings = {}
     styles: list[tuple[str, bool]] = []
     for number in range(1, len(lines)):

@@ -63,7 +63,7 @@ def read_opendocument(data: bytes) -> ParsedBook:
 
 
 def _find_styles(root: Element) -> dict[str, str]:
-    """Returns the styles that automatic ones are made of."""
+    """Returns the parent styles of automatic styles."""
     return {each.get("name", ""): each.get("parent-style-name", "") for each in root.iter("style")}
 
 

@@ -1,4 +1,4 @@
-"""Parses RTF with striprtf, which leaves its text; what looks like a heading becomes one."""
+"""Parses RTF with striprtf, down to its text; what looks like a heading becomes a heading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parses spreadsheets (XLSX): a sheet is a chapter, and rows between blank ones are a table with its own header. Rows
+"""Parses spreadsheets (XLSX): a sheet is a chapter, and rows between blank rows are a table with its own header. Rows
 are read one by one: a tree of a large sheet takes ten times its size."""
 
 from __future__ import annotations

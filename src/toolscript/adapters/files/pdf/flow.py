@@ -118,7 +118,7 @@ def _locate_bookmarks(lines: Sequence[PdfLine], marks: Sequence[Bookmark]) -> Ma
 
 
 def _count_title_roots(marks: Sequence[Bookmark]) -> int:
-    """Returns 1 if all bookmarks are below the first, which then is the title; else 0."""
+    """Returns 1 if all bookmarks are below the first bookmark, then the title; else 0."""
     return int(len(marks) > 2 and all(mark.level > marks[0].level for mark in marks[1:]))  # noqa: PLR2004
 
 
@@ -232,7 +232,7 @@ def _count_rows(lines: Sequence[PdfLine], start: int, spacing: float) -> int:
 
 
 def _is_term_list(rows: Sequence[PdfLine]) -> bool:
-    """Whether rows of two cells are terms with their explanations, which are sentences."""
+    """Whether rows of two cells are terms with whole sentences as explanations."""
     texts = [row.cells[1].text for row in rows if len(row.cells) == _TERM_CELLS]
     sentences = sum(len(text) > _MAX_VALUE_LENGTH or bool(_SENTENCE_END.search(text)) for text in texts)
     return 2 * len(texts) > len(rows) and 3 * sentences > len(texts)

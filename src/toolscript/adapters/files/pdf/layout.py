@@ -57,8 +57,8 @@ class PdfLine:
 
 
 def order_lines(lines: Sequence[PdfLine]) -> list[PdfLine]:
-    """Returns the lines of a page in reading order: those of a page that is written across two columns are divided, and
-    the left column comes first."""
+    """Returns the lines of a page in reading order: lines across two columns are divided, and the left column comes
+    first."""
     if not any(line.cells for line in lines) and _count_switches(lines) < _MIN_SWITCHES:
         return list(lines)
     segments = [segment for line in lines for segment in _split_cells(line)]
@@ -159,6 +159,6 @@ def _find_gutter(segments: Sequence[PdfLine]) -> float | None:
 
 
 def _measure_fill(side: Sequence[PdfLine]) -> float:
-    """Returns which share of the column's width its lines have, by the median."""
+    """Returns the median width of the lines as a share of the column's width."""
     left, right = min(each.left for each in side), max(each.right for each in side)
     return median(each.right - left for each in side) / max(right - left, 1.0)

@@ -167,7 +167,7 @@ def _read_page_lines(document: pdfium.PdfDocument, number: int, garbled: dict[in
 def _is_garbled(text: str) -> bool:
     """Whether numbers of glyphs were taken for letters. PDFium does so where a font has no table of characters: mostly
     they are letters less 29, `5HPRWHRUWKHNHHSHU` for `Remote or the keeper`. Where they are letters after all, as in
-    old fonts of TeX, a page has small ones and vowels."""
+    old fonts of TeX, a page has small letters and vowels."""
     letters = [sign for sign in text if sign.isalpha()]
     small, vowels = sum(map(str.islower, letters)), sum(sign in _VOWELS for sign in letters)
     is_judged = len(letters) >= _MIN_LETTERS
@@ -211,7 +211,7 @@ class _PdfPageReader:
         )
 
     def _is_decoded(self, raw_line: str, start: int) -> bool:
-        """Whether the font says which letters some of the characters are."""
+        """Whether the font maps some of the characters to letters."""
         start += len(raw_line) - len(raw_line.lstrip())
         signs = (self._character_index(start + each) for each in _sample_positions(raw_line.strip()))
         return not all(raw.FPDFText_HasUnicodeMapError(self.page, sign) == 1 for sign in signs)

@@ -1,5 +1,5 @@
-"""Recognises the text of scanned pages: with tesseract, which runs as a child of the worker with the same limits, and
-gets a picture on standard input; where it is missing, with the package rapidocr in the worker. Neither writes files."""
+"""Recognises the text of scanned pages: with tesseract, as a child of the worker with the same limits and a picture on
+standard input; where it is missing, with the package rapidocr in the worker. Neither writes files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PARENT_DEATH_SIGNAL = 1
 
 
 def drop_covers(numbers: Sequence[int], count: int) -> list[int]:
-    """Returns those of the pages without text (numbered from 1, of `count`) that are not the cover of a book."""
+    """Returns the pages without text (numbered from 1, of `count`) except the covers of a book."""
     covers = {1, count} if count >= _MIN_COVERED_PAGES else set()
     return [number for number in numbers if number not in covers]
 
@@ -44,8 +44,8 @@ def drop_covers(numbers: Sequence[int], count: int) -> list[int]:
 def recognise_some(
     document: pdfium.PdfDocument, numbers: Sequence[int], command: str
 ) -> tuple[list[TextBlock], tuple[str, ...]]:
-    """Returns the paragraphs of the scanned pages of a file whose other pages have text, and a warning if some of them
-    are left out."""
+    """Returns the paragraphs of the scanned pages of a file with other pages that have text, and a warning if some of
+    them are left out."""
     parts: list[TextBlock] = []
     advice = f"install {_ADVICE}"
     if command:

@@ -40,8 +40,8 @@ def read_table(text: str) -> ParsedBook:
 
 
 def build_table(rows: Sequence[tuple[int, Sequence[str]]]) -> Iterator[TextBlock]:
-    """Groups numbered rows into blocks, each of which begins with the names of the columns: the first row, or numbers
-    if it has no names. Lone cells above are captions."""
+    """Groups numbered rows into blocks that each begin with the names of the columns: the first row, or numbers if it
+    has no names. Lone cells above are captions."""
     captions = _count_captions(rows)
     for number, row in rows[:captions]:
         yield TextBlock(clean_prose(" ".join(row)), line=number)

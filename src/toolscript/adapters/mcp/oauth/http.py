@@ -1,4 +1,4 @@
-"""Requests to MCP servers that want a login and to the authorization servers that those name: bounded in bytes and in
+"""Requests to MCP servers that want a login, and to the authorization servers that they name: bounded in bytes and in
 time, without redirects to other hosts, to no address further inside than the server itself, and with errors that repeat
 nothing of an answer but its error code."""
 
@@ -64,8 +64,8 @@ async def fetch(
 
 
 def find_answering_reach(response: httpx2.Response, url: str) -> Reach:
-    """Where the server is that gave this answer of `fetch`. The connection says so, and not its name, whose address may
-    have changed since; behind a proxy, what is written in the URL."""
+    """Where the server is that gave this answer of `fetch`. The connection says so, and not the server's name: its
+    address may have changed since. Behind a proxy the URL says so."""
     peer = response.extensions[_PEER]
     if peer is None or uses_proxy(url):
         return find_written_reach(urlsplit(url).hostname or "") or Reach.INTERNET

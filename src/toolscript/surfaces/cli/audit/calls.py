@@ -1,4 +1,4 @@
-"""`toolscript calls`: who called which tool and how that went, and who searched for what."""
+"""`toolscript calls`: who called a tool and how that went, and who searched for what."""
 
 from __future__ import annotations
 

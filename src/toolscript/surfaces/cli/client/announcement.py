@@ -1,5 +1,5 @@
-"""The file with which a gateway announces itself in its data folder, so that commands on the same folder use it instead
-of opening the folder."""
+"""The file that announces a gateway in its data folder, so that commands on the same folder use it instead of opening
+the folder."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def read_announcement(data: Path) -> Announcement | None:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs. One that has ended and whose parent has not noticed yet does not."""
+    """Whether a process runs. A process that has ended does not run, even if its parent has not noticed yet."""
     if os.name == "nt":  # os.kill would end the process there
         return True
     try:

@@ -39,7 +39,7 @@ LISTED_STATES = frozenset({ServerState.READY, ServerState.ASLEEP})
 @dataclass(frozen=True, slots=True)
 class CatalogueRecord:
     """What a data folder remembers of its catalogue: the configuration, the servers that were listed, by name, with the
-    digests of their entries, and those that somebody has stopped, with the reasons."""
+    digests of their entries, and the servers that somebody has stopped, with the reasons."""
 
     config: Path | None = None
     """The file of --config; None for the default files."""
@@ -55,7 +55,7 @@ class CatalogueRecord:
 
     @property
     def name(self) -> str:
-        """The configuration files that exist, or those that should."""
+        """The configuration files that exist, or the files that should."""
         return _join(self.files) or " or ".join(map(str, self.candidates))
 
     @property
@@ -115,7 +115,7 @@ def choose_catalogue(settings: Settings, folder: Path | None = None, *, switchin
 
 def _name_unused(settings: Settings, record: CatalogueRecord, named: Sequence[Path]) -> str:
     """A note about default files that are not used. Raises Invalid for a file that the command or the environment
-    names: the answer would be that of another one."""
+    names: the answer would come from another configuration."""
     problem, files = f"the catalogue in {settings.data} is that of {record.name}", _join(named)
     if settings.config is None:
         return f"{problem}; {files} is not used: switch to it with `toolscript sync`, or choose another --data-dir"
@@ -144,8 +144,8 @@ def _is_shared(settings: Settings) -> bool:
 
 def read_configuration(settings: Settings, folder: Path) -> Configuration:
     """The servers that the settings or the default files name, without Toolscript itself: an agent's configuration that
-    has it as a server can be used as it is. The settings decide when a server runs whose entry does not. With code mode
-    the workflows are a server, too, unless an entry has its name. Raises Invalid."""
+    has it as a server can be used as it is. The settings decide when a server runs, unless its entry does. With code
+    mode the workflows are a server, too, unless an entry has its name. Raises Invalid."""
     read = load_configuration(settings.config, home=Path.home(), folder=folder, environment=os.environ)
     start, idle = ServerStart(settings.server_start), settings.server_idle_minutes
     servers = [
@@ -201,7 +201,7 @@ async def prepare_catalogue(
 
 
 async def load_demo(app: App) -> SyncReport:
-    """Fills the catalogue of the demo, which has a folder of its own, with the built-in tools."""
+    """Fills the catalogue of the demo, in a folder of its own, with the built-in tools."""
     from toolscript.services.catalogue.demo import load_demo_items
 
     return await app.sync.run(load_demo_items())
@@ -249,8 +249,8 @@ def _as_texts(servers: dict[str, Any]) -> dict[str, str]:
 
 
 def write_record(choice: CatalogueChoice, servers: dict[str, str], stopped: Mapping[str, str] | None = None) -> None:
-    """Records the configuration, the servers that were listed, and those that are stopped, if that has changed. Errors
-    are ignored: without the record, a command uses the configuration that it finds."""
+    """Records the configuration, the servers that were listed, and the stopped servers, if that has changed. Errors are
+    ignored: without the record, a command uses the configuration that it finds."""
     config = choice.settings.config
     content = {
         "config": str(choice.folder / config.expanduser()) if config else None,

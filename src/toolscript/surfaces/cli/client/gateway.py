@@ -83,7 +83,7 @@ def require_no_gateway(settings: Settings, consequence: str) -> None:
 
 def build_credentials(settings: Settings, tenant: str | None = None) -> dict[str, str]:
     """Request headers: the API key, if there is one, and for a tenant a token that is signed with the gateway's local
-    key. Only the gateway on the data folder has left one; the tenant at another gateway is that of the key.
+    key. Only the gateway on the data folder has left one; the tenant at another gateway is the tenant of the key.
 
     Raises Unavailable when there is no local key."""
     if tenant is None or settings.gateway_url:
@@ -185,7 +185,7 @@ def _sign_as_owner(settings: Settings, request: urllib.request.Request) -> bool:
 
 
 def encode_json(body: Any) -> bytes:
-    """JSON in UTF-8, not escaped to save bytes, unless it has half a surrogate pair, which UTF-8 cannot encode."""
+    """JSON in UTF-8, not escaped to save bytes, unless it has half a surrogate pair: UTF-8 cannot encode that."""
     try:
         return json.dumps(body, ensure_ascii=False).encode()
     except UnicodeEncodeError:

@@ -55,7 +55,7 @@ class RemoteGateway:
         raise problem
 
     async def answer(self, params: CallToolRequestParams, context: Context) -> Mapping[str, Any]:
-        """Forwards a call with the newest version of the protocol, whose results can be of any type. Raises
+        """Forwards a call with the newest version of the protocol: its results can be of any type. Raises
         Unavailable."""
         from mcp.shared.inbound import encode_header_value
         from mcp_types import CLIENT_CAPABILITIES_META_KEY, PROTOCOL_VERSION_META_KEY
@@ -155,7 +155,7 @@ def _read_error(response: Mapping[str, Any]) -> object:
 
 
 async def _read_response(response: httpx.Response, url: str, on_progress: Progress | None) -> dict[str, Any]:
-    """The response, which may be the last message of a stream, after progress."""
+    """The response. It may be the last message of a stream, after progress."""
     is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
     lines = response.aiter_lines() if is_stream else _read_whole(response)
     async for line in lines:

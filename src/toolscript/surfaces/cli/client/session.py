@@ -88,9 +88,9 @@ def run_in_session(
 ) -> Result:
     """What `use` makes of a session with the running gateway, or with the application opened here.
 
-    With a catalogue, the application has that of the data folder (see `choose_catalogue`), and with `refresh` it is
-    first read again from all servers, which may take `connect_seconds`; servers that fail are named, unless the command
-    shows them itself. Documents and knowledge do not need a catalogue. Raises Invalid or Unavailable.
+    With a catalogue, the application has the catalogue of the data folder (see `choose_catalogue`). With `refresh` the
+    catalogue is first read again from all servers, within `connect_seconds`; failed servers are named, unless the
+    command shows them itself. Documents and knowledge do not need a catalogue. Raises Invalid or Unavailable.
     """
 
     async def run() -> Result:
@@ -136,7 +136,7 @@ def request_once(
 
 
 def report_change_of_demo() -> None:
-    """Prints a note when a command has changed the demo, which has a store of its own."""
+    """Prints a note when a command has changed the demo: the demo has a store of its own."""
     settings = load_settings(**get_overrides())
     if not settings.gateway_url and choose_catalogue(settings).is_demo:
         print_note("this changed the built-in demo: it will not be there once servers are configured")

@@ -169,7 +169,7 @@ def _locate(name: str) -> str:
 
 
 def _require_own_server(app: App) -> None:
-    """Without a gateway, its servers are those of the configuration. Raises Conflict."""
+    """Without a gateway, its servers are the servers of the configuration. Raises Conflict."""
     from toolscript.services.code.workflows import require_own_server
 
     require_own_server(choose_catalogue(app.settings).configuration.servers)

@@ -137,7 +137,7 @@ def show(doc_id: str) -> None:
 @click.argument("doc_ids", nargs=-1, required=True, metavar="ID...")
 @_tenant_options
 def remove(doc_ids: tuple[str, ...]) -> None:
-    """Remove documents. Missing ones are reported, and the others removed; exits with 4 when all are missing."""
+    """Remove documents. Missing documents are reported, and the others removed; exits with 4 when all are missing."""
     ids = list(dict.fromkeys(doc_ids))
 
     async def remove_each(documents: TenantDocuments) -> Answer:

@@ -38,7 +38,7 @@ MAX_REASONS = 5
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """The outcome of a set, and that of the other pipeline on the same queries."""
+    """The outcome of a set, and the outcome of the other pipeline on the same queries."""
 
     name: str
     ours: EvaluationResult
@@ -69,8 +69,8 @@ def evaluate(folders: tuple[Path, ...], pipeline: str, against: str | None, live
     `direct` searches all tools. A query that cannot be searched (blank, or too long) scores zero; the output says how
     many there are, and why.
 
-    --live searches your own tools, with all that is known and was learnt of them: those of the running gateway, or of
-    the data folder. The console's page Quality gives the same figures, and saves its queries for it.
+    --live searches your own tools, with all that is known and was learnt of them, in the running gateway, or in the
+    data folder. The console's page Quality gives the same figures, and saves its queries for it.
 
     \b
     toolscript eval sets/azure --pipeline hybrid --against baseline --curve
@@ -241,7 +241,7 @@ def _build_row(outcome: EvaluationResult) -> dict[str, Any]:
 
 
 def _compute_gains(measured: list[Measurement]) -> Iterator[tuple[str, Mapping[str, Interval]]]:
-    """The gain in each set, and the mean gain of several sets, which all have the same weight."""
+    """The gain in each set, and the mean gain of several sets, all with the same weight."""
     from toolscript.evaluation.metrics import difference
 
     pairs = [(m.name, (m.ours.scores, m.theirs.scores)) for m in measured if m.theirs]
@@ -315,7 +315,7 @@ def _show_curve(outcomes: Mapping[str, EvaluationResult]) -> None:
 
 
 def _print_figures(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Prints a table, whose cells are markup. In a narrow terminal, figures are cut off before names of sets."""
+    """Prints a table with markup in its cells. In a narrow terminal, figures are cut off before names of sets."""
     from rich.table import Table
 
     table = Table(title=title, header_style="bold")

@@ -34,7 +34,7 @@ def feedback(context: click.Context) -> None:
     """See, add and forget what the search has learnt from use. Without a command, lists it.
 
     When a caller searches and within five minutes calls one of the hits, the tool has served that request. Its vector
-    moves a bounded step toward such requests, and away from those that it was marked as wrong for, unless that makes
+    moves a bounded step toward such requests, and away from requests that it was marked as wrong for, unless that makes
     past requests rank lower. TOOLSCRIPT_FEEDBACK=false switches all of this off, and brings back the original vectors.
 
     \b
@@ -60,7 +60,8 @@ def list_() -> None:
 @tool_argument
 @options.catalogue
 def show(tool_id: str) -> None:
-    """Show the requests that a tool has learnt from, newest first: those that it served, then the wrong ones."""
+    """Show the requests that a tool has learnt from, newest first: the requests that it served, then the requests that
+    it is wrong for."""
 
     async def local(app: App) -> Answer:
         from toolscript.surfaces.json.feedback import build_tool_feedback_response

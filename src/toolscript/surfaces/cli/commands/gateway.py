@@ -92,7 +92,7 @@ for command in (gateway_control.status, gateway_control.stop):
 def start() -> None:
     """Connect to all configured servers and serve HTTP and MCP until interrupted.
 
-    Reads ~/.toolscript.json and ./.toolscript.json, or the file of --config, which may be a configuration of Claude
+    Reads ~/.toolscript.json and ./.toolscript.json, or the file of --config. It may be a configuration of Claude
     Desktop, Cursor or VS Code. Changes of the file are applied while running. Without any configuration, a built-in
     demo catalogue is served.
     """
@@ -109,7 +109,7 @@ def start() -> None:
 
 
 def _lock_data_folder(settings: Settings) -> None:
-    """Keeps the folder for this process until it ends, before which agents start no other gateway."""
+    """Keeps the folder for this process until it ends. Until then agents start no other gateway."""
     details = {"folder": str(settings.data)}
     try:
         lock = lock_folder(str(settings.data), GATEWAY)
@@ -359,7 +359,7 @@ class GatewayRun:
             self._keep_record(status.name if status.state is ServerState.READY else "")
 
     def _keep_record(self, ready: str = "") -> None:
-        """Records the configuration, which of its servers have been listed, and which are stopped."""
+        """Records the configuration, its listed servers, and its stopped servers."""
         current = compute_digests(self._configuration.servers)
         listed = dict(read_record(self._settings.data).servers.items() & current.items())
         if ready in current:
@@ -426,7 +426,7 @@ async def _repair_knowledge(app: App) -> None:
 
 
 def _check_announcement_file(settings: Settings) -> None:
-    """Raises Unavailable for a folder in the place of the file in which the gateway announces itself."""
+    """Raises Unavailable for a folder in the place of the gateway's announcement file."""
     file = settings.data / ANNOUNCEMENT_FILE
     if file.is_dir():
         raise Unavailable(
@@ -465,7 +465,7 @@ def _create_pipe_server(settings: Settings, served: ServedApp) -> PipeServer:
 
 
 def _read_stamps(configuration: Configuration) -> list[tuple[int, int] | None]:
-    """Modification times and sizes of the configuration files; None for those that do not exist."""
+    """Modification times and sizes of the configuration files; None for missing files."""
 
     def read_stamp(file: Path) -> tuple[int, int] | None:
         try:

@@ -1,4 +1,4 @@
-"""`toolscript index`: the vector index, which can always be rebuilt from the store."""
+"""`toolscript index`: the vector index. It can always be rebuilt from the store."""
 
 from __future__ import annotations
 

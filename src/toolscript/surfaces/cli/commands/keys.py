@@ -40,7 +40,7 @@ FIRST_KEY = (
 def keys() -> None:
     """Create, list and revoke keys for the gateway.
 
-    A key has a name, which logs show, and scopes, which say what it allows:
+    A key has a name for logs, and scopes that say what it allows:
 
     \b
     search     find and describe tools, generate clients
@@ -51,9 +51,8 @@ def keys() -> None:
     admin      see servers, change skills, sync
 
     Requests send it as `X-API-Key: KEY` or `Authorization: Bearer KEY`, over HTTP and MCP. Once a key was created,
-    gateways on that store refuse requests without one, except probes, and those of their own machine unless they were
-    started with --require-key. Keys are written to the
-    store, and gateways that run on it follow within seconds.
+    gateways on that store refuse requests without a key, except probes, and requests of their own machine unless they
+    were started with --require-key. Keys are written to the store, and gateways that run on it follow within seconds.
     """
 
 

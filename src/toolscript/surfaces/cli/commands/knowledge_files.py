@@ -157,7 +157,7 @@ def _raise_on_interrupt() -> Iterator[None]:
 
 @contextmanager
 def _open(file: Path) -> Iterator[tuple[IO[bytes], int]]:
-    """The file and its size, which is 0 for standard input: it is unknown."""
+    """The file and its size. The size of standard input is unknown: 0."""
     if str(file) == "-":
         yield sys.stdin.buffer, 0
         return

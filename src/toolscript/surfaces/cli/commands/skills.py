@@ -181,7 +181,7 @@ def add(
 def edit(skill_id: str, **given: Any) -> None:
     """Change a skill; options that are not given leave their fields unchanged.
 
-    Tools that are in no skill are classified again, and so are those of a skill that becomes inactive.
+    Tools that are in no skill are classified again, and so are the tools of a skill that becomes inactive.
 
     \b
     toolscript skills edit bee_keeping --description "Hives, honey and wax."
@@ -288,7 +288,7 @@ def to_toml(skills: Sequence[Answer]) -> str:
 
 
 def _quote(text: str) -> str:
-    """A basic string of TOML, which is a JSON string except for the character DEL."""
+    """A basic string of TOML: a JSON string except for the character DEL."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

@@ -1,4 +1,4 @@
-"""`toolscript skills suggestions` and the decisions about them; `toolscript skills propose`, which makes new ones."""
+"""`toolscript skills suggestions` and the decisions about them; `toolscript skills propose` makes new skills."""
 
 from __future__ import annotations
 

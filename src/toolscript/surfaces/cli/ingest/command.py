@@ -265,7 +265,7 @@ def _build_source(file: Answer) -> dict[str, Any]:
 
 
 async def prune_documents(documents: TenantDocuments, roots: Sequence[Path]) -> int:
-    """Removes documents that were read from below these paths and whose file is gone. Returns how many."""
+    """Removes documents of files below these paths that are gone. Returns how many."""
     from toolscript.services.ingest.finder import NO_SUCH_FILE, find_problem
 
     gone = []

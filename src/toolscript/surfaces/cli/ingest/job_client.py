@@ -37,8 +37,8 @@ class JobClient:
     _running: asyncio.Task[None] | None = field(default=None, init=False)
 
     async def start(self, wanted: WantedIngest, names: Sequence[str]) -> Answer:
-        """Starts a job: in this process, in the gateway on the data folder, which reads the files itself, or in another
-        gateway, which they are sent to."""
+        """Starts a job: in this process, in the gateway on the data folder (it reads the files itself), or in another
+        gateway (the files are sent to it)."""
         if app := self.session.app:
             request = wanted.to_request(self.session.settings.tenant)
             job = await app.jobs.start(request, await app.jobs.find(request, names, is_owner=True), is_owner=True)

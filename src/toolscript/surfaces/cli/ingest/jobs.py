@@ -68,7 +68,7 @@ def list_(target: str, limit: int) -> None:
 @click.argument("job_id", metavar="JOB")
 @_add_options
 def show(job_id: str) -> None:
-    """Show how far a job is, and which of its files failed."""
+    """Show how far a job is, and its failed files."""
 
     async def find(client: JobClient) -> Answer:
         return {**await client.get(job_id), "failed": await client.list_files(job_id, FileState.FAILED)}

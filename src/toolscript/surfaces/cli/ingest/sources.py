@@ -38,7 +38,7 @@ async def remove_source(session: CommandSession, source_id: str) -> None:
 
 
 async def remove_gone_sources(session: CommandSession, roots: Sequence[Path]) -> int:
-    """Removes sources whose files were below these folders and are gone. Returns how many."""
+    """Removes sources of files below these folders that are gone. Returns how many."""
     gone = [source for source in await list_sources(session) if _is_gone(Path(source.path), roots)]
     for source in gone:
         await remove_source(session, source.id)

@@ -106,8 +106,7 @@ async def _bring_in_step(session: CommandSession, wanted: WantedIngest, roots: S
 async def _ingest(
     session: CommandSession, wanted: WantedIngest, root: Path, changed: Sequence[Path] | None = None
 ) -> None:
-    """Ingests a folder, or only those of its files that have changed. What is in a folder that appeared is not known
-    by name."""
+    """Ingests a folder, or only its changed files. What is in a folder that appeared is not known by name."""
     if changed and len(changed) <= MAX_NAMED_FILES and not wanted.include and all(path.is_file() for path in changed):
         named = [path.relative_to(root) for path in changed if path.suffix.lower() in FILE_ENDINGS]
         if not named:
@@ -129,7 +128,8 @@ async def _ingest(
 
 
 def _is_about_root(file: Mapping[str, Any], root: Path) -> bool:
-    """Whether the problem is that no file of the folder is to be read, which is none while it is watched."""
+    """Whether the problem is that no file of the folder is to be read. While the folder is watched, that is no
+    problem."""
     return bool(file["path"] == str(root))
 
 

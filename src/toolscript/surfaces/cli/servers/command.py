@@ -1,4 +1,4 @@
-"""`toolscript servers`: adds servers, starts and stops those of a running gateway, and shows their logs."""
+"""`toolscript servers`: adds servers, starts and stops servers of a running gateway, and shows their logs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ names_argument = click.argument(
 
 @click.group(cls=CommandGroup)
 def servers() -> None:
-    """Add servers; start and stop those of a running gateway, and read their logs.
+    """Add, start and stop servers, and read their logs.
 
     `toolscript list-servers` shows their states.
 

@@ -78,9 +78,9 @@ def apply_changes(data: Path, changes: Sequence[FileChange]) -> list[RecordedCha
 
 
 def undo_changes(data: Path, *, force: bool = False) -> tuple[list[RestoredFile], int]:
-    """Takes the last setup back; also returns how many earlier ones are left. Raises NotFound when there is none, and
-    Conflict, before anything is written, when servers of a file have changed since: with `force` they are overwritten,
-    and a copy of the file is kept."""
+    """Takes the last setup back; also returns the number of earlier setups that are left. Raises NotFound when there is
+    none, and Conflict, before anything is written, when servers of a file have changed since: with `force` they are
+    overwritten, and a copy of the file is kept."""
     runs = _read_runs(data)
     if not runs:
         raise NotFound(f"there is no setup to undo in {data}: is it another --data-dir?", details={"folder": str(data)})
@@ -105,7 +105,7 @@ def undo_changes(data: Path, *, force: bool = False) -> tuple[list[RestoredFile]
 
 
 def _build_content(change: FileChange) -> tuple[bytes | None, bytes]:
-    """The old and the new content. Raises Conflict when the old one is not that of the plan."""
+    """The old and the new content. Raises Conflict when the old content is not the content of the plan."""
     old = _read(change.file)
     text = old.decode("utf-8-sig", "replace") if old is not None else None
     if text != change.before:

@@ -209,8 +209,7 @@ def _keep_logins(found: FoundFile, costs: Mapping[str, ToolCost]) -> FoundFile:
 
 
 def build_command(settings: Settings) -> list[str]:
-    """The command with which a client starts Toolscript, by its absolute path: clients have another PATH than a
-    shell."""
+    """The command for a client to start Toolscript, by its absolute path: clients have another PATH than a shell."""
     program = shutil.which(sys.argv[0])
     is_program = program is not None and Path(program).stem == "toolscript"
     start = [os.path.abspath(program)] if program and is_program else [sys.executable, "-m", "toolscript"]  # noqa: PTH100, links stay

@@ -62,6 +62,6 @@ def count_tools(tools: Iterable[tuple[str, str | None, Mapping[str, Any] | None]
 
 
 def add_costs(costs: Iterable[ToolCost]) -> ToolCost:
-    """The sum of those that are known."""
+    """The sum of the known costs."""
     known = [cost for cost in costs if cost.problem is None]
     return ToolCost(sum(cost.tools for cost in known), sum(cost.tokens for cost in known))

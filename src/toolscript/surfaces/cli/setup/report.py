@@ -57,8 +57,8 @@ def _build_client(found: FoundFile, costs: Mapping[str, ToolCost]) -> Report:
 
 
 def _count_before(found: FoundFile, costs: Mapping[str, ToolCost]) -> ToolCost:
-    """What a conversation has at the start: the servers for all projects, and those of the project with the highest
-    cost."""
+    """What a conversation has at the start: the servers for all projects, and the servers of the project with the
+    highest cost."""
     sums: dict[tuple[str, ...], ToolCost] = {}
     for path in dict.fromkeys(server.path[:-1] for server in found.moving):
         names = [s.target for s in found.moving if s.path[:-1] == path]

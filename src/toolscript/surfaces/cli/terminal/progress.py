@@ -49,7 +49,7 @@ class JobProgress:
         self._files: dict[int, TaskID] = {}
 
     def __call__(self, job: Mapping[str, Any], running: Sequence[Mapping[str, Any]]) -> None:
-        """Shows a job and those of its files that are being worked on."""
+        """Shows a job and its files in progress."""
         files = job["files"]
         done = files["total"] - files.get("waiting", 0) - files.get("running", 0)
         bytes_done = job["bytes_done"] + sum(map(_estimate_bytes_done, running))

@@ -34,8 +34,8 @@ def print_table(
     """Prints a row for each record, or `empty` when there is none. The first column is in colour, numbers are
     right-aligned. Strings may contain markup or control characters: they are escaped.
 
-    With columns in `shortened`, each row takes one line. In a narrow terminal these are cut off, and those in
-    `optional` left out; the others stay complete.
+    With columns in `shortened`, each row takes one line. In a narrow terminal these columns are cut off, and the
+    columns in `optional` left out; the others stay complete.
     """
     from rich.table import Table
     from rich.text import Text

@@ -31,7 +31,7 @@ def print_text(text: str, *, nl: bool = True) -> None:
 
 def format_json(value: Any, *, indent: int | None = None, err: bool = False) -> str:
     """JSON for standard output or standard error. In a terminal, characters that could control it are escaped
-    (`\\u001b`), which is the same JSON."""
+    (`\\u001b`); the JSON is the same."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     if not (sys.stderr if err else sys.stdout).isatty():
         return text
@@ -39,7 +39,7 @@ def format_json(value: Any, *, indent: int | None = None, err: bool = False) -> 
 
 
 def escape_markup(text: str) -> str:
-    """Printable text in which rich finds no markup."""
+    """Printable text without markup for rich."""
     from rich.markup import escape
 
     return escape(printable(text))

@@ -27,7 +27,7 @@ id_argument = click.argument("call_id", metavar="ID")
 
 
 def store_options(command: Any) -> Any:
-    """The options of commands about the data folder, which need no configuration."""
+    """The options of commands about the data folder. They need no configuration."""
     return options.data_dir(options.gateway(options.as_json(command)))
 
 

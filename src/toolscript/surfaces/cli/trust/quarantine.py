@@ -38,11 +38,11 @@ server_option = click.option(
 @options.catalogue
 @click.pass_context
 def quarantine(context: click.Context) -> None:
-    """Review tools whose definitions changed or look like orders to the model. Without a command, lists them.
+    """Review tools with definitions that changed or look like orders to the model. Without a command, lists them.
 
     The first definition of each tool is approved as it is. TOOLSCRIPT_QUARANTINE, or `trust` in a server's entry, says
-    which later ones can be found but not used until they are approved: none (open), those that changed and those whose
-    text addresses the model (changed), or also every new tool of a known server (all).
+    which later definitions can be found but not used until they are approved: none (open), changed definitions and
+    texts that address the model (changed), or also every new tool of a known server (all).
 
     \b
     toolscript quarantine

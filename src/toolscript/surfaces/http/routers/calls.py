@@ -1,4 +1,4 @@
-"""The audit over HTTP: who called which tool and how that went, who searched for what, and who changed servers."""
+"""The audit over HTTP: who called a tool and how that went, who searched for what, and who changed servers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Logins at servers, from a page of the gateway: one request begins a login, and the redirect finishes it.
 
 The redirect is a request without a key, as a browser cannot send one with it. It counts only in the browser that began
-the login, which got a cookie for it: nobody can make somebody else's account that of the gateway."""
+the login and got a cookie for it: nobody can make somebody else's account the gateway's account."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ async def _log_out(app: App, spec: ServerSpec) -> JsonResponse:
 
 
 def _find_origin(request: Request) -> str:
-    """The origin of the gateway's own page, which the browser comes back to. Raises Forbidden for other pages and
+    """The origin of the gateway's own page. The browser comes back to it. Raises Forbidden for other pages and
     programs, and Invalid for a page without encryption on another machine: the code would travel over the network."""
     origin, own = request.headers.get("origin", ""), request.headers.get("host", "")
     parts = urlsplit(origin)
@@ -207,7 +207,7 @@ def _find_origin(request: Request) -> str:
 
 
 def _require_free_redirect(spec: ServerSpec, origin: str) -> None:
-    """Raises Invalid for a server whose registered client has another address to come back to."""
+    """Raises Invalid for a server with a registered client that has another address to come back to."""
     port, parts = spec.oauth.redirect_port, urlsplit(origin)
     if spec.oauth.client_id and port and (port != parts.port or not is_loopback(parts.hostname or "")):
         raise Invalid(

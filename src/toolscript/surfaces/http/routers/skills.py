@@ -1,4 +1,4 @@
-"""Skills over HTTP: define them, list their tools, review suggestions, propose new ones, and sync the catalogue."""
+"""Skills over HTTP: define them, list their tools, review suggestions, propose new skills, and sync the catalogue."""
 
 from __future__ import annotations
 
