@@ -47,7 +47,7 @@ def find_clusters(
     fewer. The best of `starts` runs is returned. Raises Invalid for a count below 1.
     """
     if count is not None and count < 1:
-        raise Invalid(f"count {count} is not usable: at least 1 cluster", details={"field": "count", "least": 1})
+        raise Invalid(f"count {count} is not usable: at least 1 cluster", details={"field": "count", "min": 1})
     rows = _unit(np.asarray(vectors, dtype=np.float32))
     if not len(rows):
         return []

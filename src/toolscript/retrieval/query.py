@@ -39,7 +39,7 @@ class QueryRules(NamedTuple):
         if len(text) > self.max_characters:
             raise self.length_error(
                 f"the query has {len(text)} characters, at most {self.max_characters} are allowed",
-                details={"field": "query", "longest": self.max_characters},
+                details={"field": "query", "max_length": self.max_characters},
             )
 
 
@@ -51,5 +51,5 @@ def check_range(field: str, value: float, minimum: float, maximum: float) -> Non
     if not minimum <= value <= maximum:
         raise InvalidArguments(
             f"{field} {value} is out of range: give {minimum} to {maximum}",
-            details={"field": field, "least": minimum, "most": maximum},
+            details={"field": field, "min": minimum, "max": maximum},
         )

@@ -127,7 +127,7 @@ class ProposeSkills:
         if count is not None and not 1 <= count <= MAX_PROPOSALS:
             raise Invalid(
                 f"count {count} is out of range: give 1 to {MAX_PROPOSALS}, or leave it out",
-                details={"field": "count", "least": 1, "most": MAX_PROPOSALS},
+                details={"field": "count", "min": 1, "max": MAX_PROPOSALS},
             )
         marks = [
             m for m in await self._item_store.get_fingerprints() if m.is_active and not (only_waiting and m.assignments)

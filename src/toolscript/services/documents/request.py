@@ -149,7 +149,7 @@ def allow(plan: Plan, ask: DocumentQuery) -> None:
     if plan.max_top_k is not None and ask.top_k > plan.max_top_k:
         raise Forbidden(
             f"top_k {ask.top_k} exceeds the limit of the plan {plan.name}: give at most {plan.max_top_k}",
-            details={"field": "top_k", "most": plan.max_top_k, "plan": plan.name},
+            details={"field": "top_k", "max": plan.max_top_k, "plan": plan.name},
         )
     if plan.fields is None:
         return

@@ -268,7 +268,7 @@ def check(query: KnowledgeQuery) -> None:
             raise InvalidArguments(
                 f"{name}: give at most {MAX_WORDS} words, none of them empty or longer than {MAX_WORD_CHARACTERS} "
                 "characters",
-                details={"field": name, "most": MAX_WORDS, "longest": MAX_WORD_CHARACTERS},
+                details={"field": name, "max": MAX_WORDS, "max_length": MAX_WORD_CHARACTERS},
             )
         if any(unicodedata.category(character) in FORBIDDEN_CATEGORIES for word in words for character in word):
             raise InvalidArguments(
