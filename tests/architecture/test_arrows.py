@@ -25,12 +25,13 @@ MAX_FOLDER_FILES = 20
 ALLOWED_IMPORTS: dict[str, set[str]] = {
     "domain": {"domain"},
     "ports": {"domain"},
-    "retrieval": {"domain", "ports", "retrieval"},
+    "retrieval": {"configuration/tables", "domain", "ports", "retrieval"},
     "retrieval/text": {"domain", "retrieval/text"},
     "services/support": {"domain", "ports", "services/support"},
-    "services/access": {"domain", "ports", "services/access", "services/support"},
+    "services/access": {"configuration/tables", "domain", "ports", "services/access", "services/support"},
     "services/trust": {"domain", "ports", "services/support", "services/trust"},
     "services/catalogue": {
+        "configuration/tables",
         "domain",
         "ports",
         "retrieval",

@@ -3,7 +3,6 @@ text does not mention it: a shell runs git. The tables are data, and a user's fi
 
 from __future__ import annotations
 
-import json
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,8 +12,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from toolscript.domain.errors import Invalid
-from toolscript.domain.spelling import suggest
+from toolscript.configuration.tables import check_keys, describe_problem, read_tables
 from toolscript.retrieval.text.words import stem, words
 
 # One mark is enough for a domain; hints count half.
@@ -179,20 +177,18 @@ def load_capabilities(extra: Path | None = None) -> Capabilities:
     """
     if extra is None:
         return load_packaged_capabilities()
-    own = _read(extra)
-    replaces = own.pop("replace", False) is True
-    unknown = sorted(own.keys() - KEYS.keys())
-    if unknown:
-        raise _wrong(
-            extra, unknown[0], f"is not known: give {' or '.join(KEYS)}{suggest(unknown[0], [*KEYS, 'replace'])}"
-        )
+    own = read_tables(extra, "[domain.NAME] or [capability.NAME]")
+    check_keys(extra, own, [*KEYS, "replace"])
+    replaces = own.get("replace") is True
     packaged = _load_packaged()
     tables = {kind: _merge({} if replaces else packaged[kind], own.get(kind, {}), kind, extra) for kind in KEYS}
     for key, content in tables["capability"].items():
         for field in ("serves", "wholly"):
             for domain in content.get(field, ()):
                 if domain not in tables["domain"]:
-                    raise _wrong(extra, f"capability.{key}.{field}", f"names a domain that does not exist: {domain}")
+                    raise describe_problem(
+                        extra, f"capability.{key}.{field}", f"names a domain that does not exist: {domain}"
+                    )
     return Capabilities(tables)
 
 
@@ -201,24 +197,13 @@ def _load_packaged() -> Tables:
     return tomllib.loads(text)
 
 
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        text = file.read_text(encoding="utf-8")
-        content = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
-    except (OSError, ValueError) as error:
-        raise Invalid(f"{file} cannot be read: {error}", details={"file": str(file)}) from error
-    if not isinstance(content, dict):
-        raise Invalid(f"{file} has no tables", details={"file": str(file)})
-    return content
-
-
 def _merge(ours: Table, theirs: Any, kind: str, file: Path) -> Table:
     if not isinstance(theirs, Mapping):
-        raise _wrong(file, kind, "is not a table")
+        raise describe_problem(file, kind, "is not a table")
     tables = dict(ours)
     for key, content in theirs.items():
         if not isinstance(content, Mapping):
-            raise _wrong(file, f"{kind}.{key}", "is not a table")
+            raise describe_problem(file, f"{kind}.{key}", "is not a table")
         _check(content, kind, key, file)
         old = {} if content.get("replace") is True else ours.get(key, {})
         tables[key] = {
@@ -232,15 +217,10 @@ def _merge(ours: Table, theirs: Any, kind: str, file: Path) -> Table:
 
 def _check(content: Mapping[str, Any], kind: str, key: str, file: Path) -> None:
     forms = {**KEYS[kind], "replace": bool}
+    check_keys(file, content, forms, f"{kind}.{key}.")
     for field, value in content.items():
         where = f"{kind}.{key}.{field}"
-        if field not in forms:
-            raise _wrong(file, where, f"is not known: give {', '.join(forms)}{suggest(field, forms)}")
         if not isinstance(value, forms[field]):
-            raise _wrong(file, where, f"is not {FORMS[forms[field]]}")
+            raise describe_problem(file, where, f"is not {FORMS[forms[field]]}")
         if isinstance(value, list) and not all(isinstance(each, str) and words(each) for each in value):
-            raise _wrong(file, where, "contains something other than words")
-
-
-def _wrong(file: Path, key: str, content: str) -> Invalid:
-    return Invalid(f"{file}: {key} {content}", details={"file": str(file), "key": key})
+            raise describe_problem(file, where, "contains something other than words")

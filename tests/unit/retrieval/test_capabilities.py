@@ -143,11 +143,14 @@ def test_a_users_file_can_replace_one_table_or_all(tmp_path: Path) -> None:
     [
         ("{", "cannot be read"),
         ("[]", "has no tables"),
-        ('{"domains": {}}', 'domains is not known: give domain or capability; did you mean "domain"?'),
-        ('{"domain": {"git": {"mark": []}}}', "domain.git.mark is not known: give name, marks, hints, replace; did"),
+        ('{"domains": {}}', 'domains is an unknown key: use domain, capability, replace; did you mean "domain"?'),
+        (
+            '{"domain": {"git": {"mark": []}}}',
+            "domain.git.mark is an unknown key: use name, marks, hints, replace; did",
+        ),
         ('{"domain": []}', "domain is not a table"),
         ('{"domain": {"git": 5}}', "domain.git is not a table"),
-        ('{"domain": {"git": {"words": []}}}', "domain.git.words is not known: give name, marks, hints"),
+        ('{"domain": {"git": {"words": []}}}', "domain.git.words is an unknown key: use name, marks, hints"),
         ('{"domain": {"git": {"marks": "git"}}}', "domain.git.marks is not a list"),
         ('{"domain": {"git": {"marks": ["?"]}}}', "domain.git.marks contains something other than words"),
         ('{"domain": {"git": {"name": 5}}}', "domain.git.name is not text"),

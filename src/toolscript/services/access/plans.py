@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from toolscript.configuration.tables import check_keys, describe_problem, read_tables
 from toolscript.domain.access import DEFAULT_PLAN, Plan, Principal
-from toolscript.domain.errors import Invalid, RateLimited
-from toolscript.domain.spelling import suggest
+from toolscript.domain.errors import RateLimited
 from toolscript.ports.access import RateBuckets
 from toolscript.services.access.rates import Buckets
 
@@ -53,49 +51,23 @@ def load_plans(file: Path | None) -> dict[str, Plan]:
     plans = {DEFAULT_PLAN: Plan()}
     if file is None:
         return plans
-    content = _read(file)
-    unknown = sorted(content.keys() - {"plans"})
-    if unknown:
-        raise _describe_problem(file, unknown[0], f"is not known: write [plans.NAME]{suggest(unknown[0], ['plans'])}")
+    content = read_tables(file, "[plans.NAME]")
+    check_keys(file, content, ["plans"])
     tables = content.get("plans", {})
     if not isinstance(tables, Mapping):
-        raise _describe_problem(file, "plans", "must be a table of tables: write [plans.NAME]")
+        raise describe_problem(file, "plans", "must be a table of tables: write [plans.NAME]")
     if len(tables) > MAX_PLANS:
-        raise _describe_problem(file, "plans", f"has {len(tables)} tables: at most {MAX_PLANS} are allowed")
+        raise describe_problem(file, "plans", f"has {len(tables)} tables: at most {MAX_PLANS} are allowed")
     return plans | {name: _parse_plan(file, name, table) for name, table in tables.items()}
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        text = file.expanduser().read_text(encoding="utf-8")
-        is_json = file.suffix.lower() == ".json"
-        content = json.loads(text, object_pairs_hook=_refuse_duplicates) if is_json else tomllib.loads(text)
-    except (OSError, ValueError, RecursionError, RuntimeError) as error:
-        raise Invalid(f"cannot read the plans in {file}: {error}", details={"file": str(file)}) from error
-    if not isinstance(content, dict):
-        raise Invalid(f"{file} has no tables: write [plans.NAME]", details={"file": str(file)})
-    return content
-
-
-def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        duplicate = next(key for n, (key, _) in enumerate(pairs) if key in {k for k, _ in pairs[:n]})
-        raise ValueError(f"duplicate key {duplicate!r}")
-    return found
 
 
 def _parse_plan(file: Path, name: str, table: Any) -> Plan:
     where = f"plan {name}"
     if not name.strip():
-        raise _describe_problem(file, "plans", "has a plan without a name")
+        raise describe_problem(file, "plans", "has a plan without a name")
     if not isinstance(table, Mapping):
-        raise _describe_problem(file, where, "is not a table")
-    for key in table:
-        if key not in KEYS:
-            raise _describe_problem(
-                file, f"{where}, {key}", f"is not known: give {', '.join(KEYS)}{suggest(key, KEYS)}"
-            )
+        raise describe_problem(file, where, "is not a table")
+    check_keys(file, table, KEYS, f"{where}, ")
     return Plan(
         name,
         _parse_number(file, f"{where}, max_top_k", table.get("max_top_k"), MAX_TOP_K),
@@ -108,7 +80,7 @@ def _parse_number(file: Path, key: str, value: Any, maximum: int) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= maximum:
-        raise _describe_problem(file, key, f"must be a whole number from 1 to {maximum}; leave it out for no limit")
+        raise describe_problem(file, key, f"must be a whole number from 1 to {maximum}; leave it out for no limit")
     return value
 
 
@@ -116,9 +88,5 @@ def _parse_fields(file: Path, key: str, value: Any) -> frozenset[str] | None:
     if value is None:
         return None
     if not isinstance(value, list) or not all(isinstance(each, str) and each.strip() for each in value):
-        raise _describe_problem(file, key, "must be a list of names of metadata fields; leave it out for all fields")
+        raise describe_problem(file, key, "must be a list of names of metadata fields; leave it out for all fields")
     return frozenset(value)
-
-
-def _describe_problem(file: Path, key: str, what: str) -> Invalid:
-    return Invalid(f"{file}: {key} {what}", details={"file": str(file), "key": key})

@@ -73,7 +73,7 @@ def test_the_file_may_limit_the_default_plan(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "key", "response"),
     [
-        ("[plan.free]", "plan", "write [plans.NAME]"),
+        ("[plan.free]", "plan", 'use plans; did you mean "plans"?'),
         ("plans = 3", "plans", "table of tables"),
         ("plans = []", "plans", "table of tables"),
         ("[plans]\nfree = 3", "plan free", "not a table"),

@@ -91,7 +91,7 @@ def test_a_path_may_start_with_a_tilde(tmp_path: Path, monkeypatch: pytest.Monke
     [
         ("replace = 1", "replace must be true or false"),
         ('replace = "yes"', "replace must be true or false"),
-        ("skills = []", 'skills is an unknown key: use replace and skill; did you mean "skill"?'),
+        ("skills = []", 'skills is an unknown key: use replace, skill; did you mean "skill"?'),
         ('[[skill]]\nid = "a"\nkeyword = []', "skill a, keyword is an unknown key: use id, name, description"),
         ('skill = "email"', "skill must be a list of tables: write [[skill]]"),
         ('[skill]\nid = "a"\nname = "A"', "skill must be a list of tables: write [[skill]]"),
@@ -126,9 +126,9 @@ def test_an_invalid_file_is_refused_naming_the_key(tmp_path: Path, text: str, me
     ("text", "name", "message"),
     [
         ("[[skill]\n", "skills.toml", "line 1"),
-        ('a = "x"\na = "y"', "skills.toml", "cannot read skills"),
+        ('a = "x"\na = "y"', "skills.toml", "cannot be read"),
         ('{"skill": [}', "skills.json", "line 1"),
-        ("", "skills.json", "cannot read skills"),
+        ("", "skills.json", "cannot be read"),
         ("[]", "skills.json", "has no tables"),
         ("null", "skills.json", "has no tables"),
         ('{"skill": [7]}', "skills.json", "skill 1 must be a table"),
@@ -145,7 +145,7 @@ def test_an_unreadable_file_is_named(tmp_path: Path, text: str, name: str, messa
 def test_a_missing_or_binary_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
     for name in ("nowhere.toml", "bytes.toml", ""):
-        with pytest.raises(Invalid, match="cannot read skills") as caught:
+        with pytest.raises(Invalid, match="cannot be read") as caught:
             load_skills(tmp_path / name)
         assert caught.value.details["file"] == str(tmp_path / name)
 
