@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Literal
 
 from toolscript.domain.access import Plan, Principal
 from toolscript.domain.errors import InvalidArguments, ToolscriptError, Unavailable
@@ -62,7 +63,7 @@ class DocumentPage:
     query_id: str
     hits: list[DocumentHit]
     total: int
-    total_relation: str
+    total_relation: Literal["eq", "gte"]
     next_page_token: str | None
     report: SearchReport = field(default_factory=SearchReport)
     nothing_relevant: bool = False
@@ -178,7 +179,7 @@ class DocumentSearch:
         has_more = len(documents) == ask.top_k and ranking.total > end and end <= MAX_OFFSET
         token = self._page_tokens.issue(run.tenant, ask.question, end) if has_more else None
         run.total = ranking.total
-        relation = "gte" if ranking.is_cut else "eq"
+        relation: Literal["eq", "gte"] = "gte" if ranking.is_cut else "eq"
         usual = USUAL_RELEVANCE if ask.min_relevance is None else ask.min_relevance
         nothing = ranking.relevances is not None and not ranking.relevances.reach(usual)
         return DocumentPage(run.query_id, [], ranking.total, relation, token, run.report, nothing), documents

@@ -4,7 +4,7 @@ credentials that a caller must send."""
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
@@ -13,7 +13,8 @@ from toolscript.domain.access import Scope
 from toolscript.settings import Settings
 from toolscript.surfaces.callers import requires_key
 from toolscript.surfaces.http.dependencies import get_scope
-from toolscript.surfaces.http.schemas.models import ErrorEnvelope
+from toolscript.surfaces.http.responses import JsonResponse
+from toolscript.surfaces.json.definitions import More
 
 Responses = dict[int | str, dict[str, Any]]
 
@@ -52,9 +53,23 @@ _DESCRIPTIONS = {
 }
 
 
+class ErrorBody(TypedDict):
+    """What is wrong."""
+
+    code: Annotated[str, "One word, for programs.", More(examples=["VALIDATION_ERROR"])]
+    message: Annotated[str, "What is wrong, where, and what to do next."]
+    details: Annotated[dict[str, Any], "The same as fields, for programs.", More(examples=[{"field": "query"}])]
+
+
+class ErrorEnvelope(TypedDict):
+    """The body of every error response."""
+
+    error: ErrorBody
+
+
 def errors(*statuses: int) -> Responses:
     """Describes the errors with these statuses."""
-    return {status: {"model": ErrorEnvelope, "description": _DESCRIPTIONS[status]} for status in statuses}
+    return {status: {"model": JsonResponse[ErrorEnvelope], "description": _DESCRIPTIONS[status]} for status in statuses}
 
 
 def request_body(model: type[BaseModel], *, required: bool = True) -> dict[str, Any]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import Any
 
 from pydantic_core import to_json
 
 from toolscript.app.app import App
 from toolscript.surfaces.http.served_app import ServedApp
-from toolscript.surfaces.json.servers import build_servers_response
+from toolscript.surfaces.json.servers import ServerListResponse, build_servers_response
 
 MEDIA_TYPE = "text/event-stream"
 POLL_SECONDS = 0.5
@@ -21,7 +20,7 @@ ALIVE_SECONDS = 15.0
 COUNTDOWNS = ("retryInSeconds", "callsPausedSeconds")
 
 
-async def describe_servers(app: App) -> dict[str, Any]:
+async def describe_servers(app: App) -> ServerListResponse:
     """The response of `GET /servers`."""
     warnings = await app.tool_overviews.list_warnings()
     return build_servers_response(app.gateway.statuses, app.gateway.configuration_error, warnings)

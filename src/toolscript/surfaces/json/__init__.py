@@ -1,1 +1,1 @@
-"""Responses as JSON, the same on every surface."""
+"""The response types, each beside the function that builds it, the same on every surface."""

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict
 
-from toolscript.domain.catalog import get_server
-from toolscript.surfaces.json.tools import MAX_LINE, FindState, find_no_state, shorten
+from toolscript.domain.catalog import ItemType, Schema, get_server
+from toolscript.domain.servers import CallState
+from toolscript.services.tools.hierarchical_search import Strategy
+from toolscript.surfaces.json.definitions import omit_empty
+from toolscript.surfaces.json.searches import Degraded
+from toolscript.surfaces.json.tools import (
+    CLOSEST,
+    MAX_LINE,
+    QUARANTINED,
+    SERVER_ARGUMENTS,
+    SERVER_STATE,
+    SERVERS_STARTING,
+    VARIANTS,
+    FindState,
+    find_no_state,
+    shorten,
+)
 
 if TYPE_CHECKING:
     from toolscript.services.catalogue.gateway import ResyncReport
@@ -13,27 +28,127 @@ if TYPE_CHECKING:
     from toolscript.services.tools.topics import SkillHit
 
 
+class SkillHitResponse(TypedDict):
+    """A skill that matches the query."""
+
+    id: str
+    name: str
+    description: str
+    score: float
+    tool_count: int
+
+
+class FoundToolResponse(TypedDict):
+    """A tool that matches the query. Schemas and annotations are left out unless requested."""
+
+    id: str
+    db_id: int
+    type: ItemType
+    name: str
+    description: str
+    score: float
+    skill_ids: list[str]
+    skill_confidence: Annotated[dict[str, float], "How sure it is that the tool belongs to each of them, from 0 to 1."]
+    primary_skill_id: str | None
+    variants: NotRequired[Annotated[list[str], VARIANTS]]
+    server_arguments: NotRequired[Annotated[str, SERVER_ARGUMENTS]]
+    server_state: NotRequired[Annotated[CallState | None, SERVER_STATE]]
+    quarantined: NotRequired[Annotated[str | None, QUARANTINED]]
+    input_schema: NotRequired[Schema | None]
+    output_schema: NotRequired[Schema | None]
+    annotations: NotRequired[Schema | None]
+
+
+class CloseHierarchicalToolResponse(TypedDict):
+    """A tool that is near, but not as sure as the threshold."""
+
+    id: str
+    score: float
+    description: Annotated[str, "One line."]
+    variants: NotRequired[Annotated[list[str], VARIANTS]]
+    server_arguments: NotRequired[Annotated[str, SERVER_ARGUMENTS]]
+
+
+class TokenCountResponse(TypedDict):
+    """Context tokens."""
+
+    answer: Annotated[int, "Tokens of this response."]
+    all_tools: Annotated[int, "Tokens of all tools together."]
+
+
+class HierarchicalMetadataResponse(TypedDict):
+    """How the search ran."""
+
+    strategy_used: Strategy
+    skill_ids_used: Annotated[
+        list[str] | None, "The matched skills, to which the tools belong; null when all tools were searched."
+    ]
+    stage1_skill_count: int
+    stage2_candidate_count: Annotated[
+        int, "Number of tools that were compared with the query: those of the used skills, or all."
+    ]
+    final_count: int
+    query_embedding_time_ms: float
+    skill_search_time_ms: float
+    tool_search_time_ms: float
+    schema_load_time_ms: float
+    total_time_ms: float
+    degraded: Degraded
+    servers_starting: NotRequired[Annotated[list[str], SERVERS_STARTING]]
+    tokens: NotRequired[Annotated[TokenCountResponse, "Left out unless requested."]]
+
+
+class HierarchicalSearchResponse(TypedDict):
+    """Matching tools and skills, best first."""
+
+    query: str
+    tools: list[FoundToolResponse]
+    closest: NotRequired[Annotated[list[CloseHierarchicalToolResponse], CLOSEST]]
+    matched_skills: list[SkillHitResponse]
+    metadata: HierarchicalMetadataResponse
+
+
+class ServerSyncResponse(TypedDict):
+    """What a sync changed for one server."""
+
+    name: str
+    error: str | None
+    added: int
+    changed: int
+    vanished: int
+    embedded: int
+
+
+class SyncResponse(TypedDict):
+    """What a sync changed."""
+
+    servers: list[ServerSyncResponse]
+    items: Annotated[int, "Number of items in the catalogue."]
+    classified: int
+    refined: int
+    waiting: Annotated[int, "Number of items that still wait for a skill."]
+
+
 def build_hierarchical_response(
     results: HierarchicalResults, *, with_schemas: bool, find_state: FindState = find_no_state
-) -> dict[str, Any]:
-    """Builds the response of `POST /api/v1/search`. It has `closest` if there are tools that are not as sure as the
-    threshold, but near."""
-    return {
+) -> HierarchicalSearchResponse:
+    """Builds the response of `POST /api/v1/search`."""
+    response: HierarchicalSearchResponse = {
         "query": results.query,
         "tools": [build_tool_hit(tool, with_schemas=with_schemas, find_state=find_state) for tool in results.tools],
-        **({"closest": [_build_close(tool) for tool in results.closest]} if results.closest else {}),
+        "closest": [_build_close(tool) for tool in results.closest],
         "matched_skills": [build_skill_hit(hit) for hit in results.skills],
         "metadata": _build_metadata(results),
     }
+    return omit_empty(response, "closest")
 
 
 def build_tool_hit(
     tool: HierarchicalHit, *, with_schemas: bool, find_state: FindState = find_no_state
-) -> dict[str, Any]:
-    """Builds one tool of the response. It has `variants` if other servers have it too, `server_state` if its server is
-    asleep or stopped, and `quarantined` if it cannot be called."""
+) -> FoundToolResponse:
+    """Builds one tool of the response."""
     payload = tool.payload
-    hit: dict[str, Any] = {
+    hit: FoundToolResponse = {
         "id": tool.id,
         "db_id": payload["db_id"],
         "type": payload["type"],
@@ -43,15 +158,12 @@ def build_tool_hit(
         "skill_ids": list(payload.get("skill_ids") or ()),
         "skill_confidence": dict(payload.get("skill_confidence") or {}),
         "primary_skill_id": payload.get("primary_skill_id"),
+        "variants": list(tool.variants),
+        "server_arguments": tool.server_arguments,
+        "server_state": find_state(get_server(tool.id)),
+        "quarantined": payload.get("quarantine"),
     }
-    if tool.variants:
-        hit["variants"] = list(tool.variants)
-    if tool.server_arguments:
-        hit["server_arguments"] = tool.server_arguments
-    if state := find_state(get_server(tool.id)):
-        hit["server_state"] = state.value
-    if payload.get("quarantine"):
-        hit["quarantined"] = payload["quarantine"]
+    omit_empty(hit, "variants", "server_arguments", "server_state", "quarantined")
     if with_schemas:
         hit["input_schema"] = tool.input_schema
         hit["output_schema"] = tool.output_schema
@@ -59,17 +171,18 @@ def build_tool_hit(
     return hit
 
 
-def _build_close(tool: HierarchicalHit) -> dict[str, Any]:
-    return {
+def _build_close(tool: HierarchicalHit) -> CloseHierarchicalToolResponse:
+    close: CloseHierarchicalToolResponse = {
         "id": tool.id,
         "score": tool.score,
         "description": shorten(str(tool.payload["description"]), MAX_LINE),
-        **({"variants": list(tool.variants)} if tool.variants else {}),
-        **({"server_arguments": tool.server_arguments} if tool.server_arguments else {}),
+        "variants": list(tool.variants),
+        "server_arguments": tool.server_arguments,
     }
+    return omit_empty(close, "variants", "server_arguments")
 
 
-def build_skill_hit(hit: SkillHit) -> dict[str, Any]:
+def build_skill_hit(hit: SkillHit) -> SkillHitResponse:
     """Builds one skill of the response."""
     skill = hit.skill
     return {
@@ -81,14 +194,17 @@ def build_skill_hit(hit: SkillHit) -> dict[str, Any]:
     }
 
 
-def build_sync_response(report: ResyncReport) -> dict[str, Any]:
+def build_sync_response(report: ResyncReport) -> SyncResponse:
     """Builds the response of `POST /api/v1/sync`."""
     return {
         "servers": [
             {
                 "name": each.name,
                 "error": each.reason,
-                **{name: getattr(each.report, name, 0) for name in ("added", "changed", "vanished", "embedded")},
+                "added": getattr(each.report, "added", 0),
+                "changed": getattr(each.report, "changed", 0),
+                "vanished": getattr(each.report, "vanished", 0),
+                "embedded": getattr(each.report, "embedded", 0),
             }
             for each in report.servers
         ],
@@ -99,10 +215,10 @@ def build_sync_response(report: ResyncReport) -> dict[str, Any]:
     }
 
 
-def _build_metadata(results: HierarchicalResults) -> dict[str, Any]:
-    took, starting = results.report.timings_ms, results.report.servers_starting
-    return {
-        "strategy_used": results.strategy.value,
+def _build_metadata(results: HierarchicalResults) -> HierarchicalMetadataResponse:
+    took = results.report.timings_ms
+    metadata: HierarchicalMetadataResponse = {
+        "strategy_used": results.strategy,
         "skill_ids_used": None if results.skill_ids_used is None else list(results.skill_ids_used),
         "stage1_skill_count": len(results.skills),
         "stage2_candidate_count": results.candidates,
@@ -113,5 +229,6 @@ def _build_metadata(results: HierarchicalResults) -> dict[str, Any]:
         "schema_load_time_ms": round(took.get("schema_load", 0.0), 3),
         "total_time_ms": round(took.get("total", 0.0), 3),
         "degraded": list(results.report.degraded),
-        **({"servers_starting": starting} if starting else {}),
+        "servers_starting": results.report.servers_starting,
     }
+    return omit_empty(metadata, "servers_starting")

@@ -3,49 +3,88 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import fields
-from datetime import UTC, datetime
 from difflib import unified_diff
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any, TypedDict
 
-from toolscript.domain.catalog import Item
-from toolscript.domain.quarantine import make_visible
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from toolscript.domain.quarantine import Pin
+from toolscript.domain.catalog import Item, ItemType
+from toolscript.domain.quarantine import Pin, QuarantineCause, QuarantineState, make_visible
+from toolscript.surfaces.json.definitions import TOOL_ID, format_time
 
 FIELDS = [each.name for each in fields(Item) if each.name not in {"server", "type", "quarantine"}]
 
 
-def build_quarantine_response(pins: Sequence[Pin]) -> dict[str, Any]:
+class QuarantinedResponse(TypedDict):
+    """A definition in quarantine."""
+
+    tool_id: Annotated[str, TOOL_ID]
+    server: str
+    type: ItemType | None
+    cause: Annotated[
+        QuarantineCause | None,
+        "`changed` after it was approved, `new` on a known server, or `suspicious`: its text addresses the model.",
+    ]
+    reason: Annotated[str, "The same in words."]
+    passage: Annotated[str | None, "The suspicious text, with invisible characters made visible."]
+    state: Annotated[QuarantineState, "`rejected` if a person has decided against it."]
+    since: Annotated[str, "When the definition was first seen."]
+    has_approved: Annotated[bool, "Whether an earlier definition is approved: searches show that one."]
+
+
+class QuarantineListResponse(TypedDict):
+    """All definitions in quarantine."""
+
+    tools: list[QuarantinedResponse]
+    total: int
+
+
+class FieldChangeResponse(TypedDict):
+    """A field of a definition that is not what was approved."""
+
+    field: str
+    diff: Annotated[str, "In the unified format, with invisible characters made visible."]
+
+
+class QuarantineDetailResponse(QuarantinedResponse):
+    """A definition in quarantine, and how it differs from the approved one."""
+
+    digest: str
+    changes: list[FieldChangeResponse]
+
+
+class DecisionResponse(TypedDict):
+    """The definitions that a decision was written for."""
+
+    tool_ids: list[str]
+
+
+def build_quarantine_response(pins: Sequence[Pin]) -> QuarantineListResponse:
     """Builds the response of `GET /api/v1/quarantine`."""
     return {"tools": [_build_entry(pin) for pin in pins], "total": len(pins)}
 
 
-def build_quarantined_response(pin: Pin) -> dict[str, Any]:
+def build_quarantined_response(pin: Pin) -> QuarantineDetailResponse:
     """Builds the response of `GET /api/v1/quarantine/{id}`: also the difference, field by field."""
     return {**_build_entry(pin), "digest": pin.offered.digest if pin.offered else "", "changes": _build_changes(pin)}
 
 
-def _build_entry(pin: Pin) -> dict[str, Any]:
-    since = datetime.fromtimestamp(pin.since, UTC).isoformat(timespec="seconds")
+def _build_entry(pin: Pin) -> QuarantinedResponse:
     return {
         "tool_id": pin.item_id,
         "server": pin.server,
-        "type": pin.offered.type.value if pin.offered else None,
+        "type": pin.offered.type if pin.offered else None,
         "cause": pin.cause,
         "reason": pin.reason,
         "passage": pin.passage or None,
-        "state": pin.state.value,
-        "since": since,
+        "state": pin.state,
+        "since": format_time(pin.since),
         "has_approved": pin.approved is not None,
     }
 
 
-def _build_changes(pin: Pin) -> list[dict[str, Any]]:
-    changes = []
+def _build_changes(pin: Pin) -> list[FieldChangeResponse]:
+    changes: list[FieldChangeResponse] = []
     for name in FIELDS:
         old, new = ([] if item is None else _format_lines(getattr(item, name)) for item in (pin.approved, pin.offered))
         if old != new:

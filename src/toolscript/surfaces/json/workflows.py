@@ -3,14 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 from toolscript.domain.errors import InvalidArguments
 from toolscript.domain.programs import NO_PARAMETERS, Language, Workflow
+from toolscript.surfaces.json.definitions import format_time
 
 if TYPE_CHECKING:
     from toolscript.services.code.workflows import SavedWorkflow
+
+PARAMETERS = "The JSON Schema of its arguments, an object. The program finds them in the variable `params`."
+RESULT = (
+    "The JSON Schema of what the program returns, which is checked against it. The tool's `outputSchema` is this one, "
+    "or for other values than objects one with the field `result`."
+)
+
+
+class WorkflowSummaryResponse(TypedDict):
+    """A workflow without its program."""
+
+    name: str
+    tool_id: Annotated[str, "The id of the tool that the workflow is."]
+    description: str
+    language: Language
+    is_read_only: Annotated[bool, "Whether it calls read-only tools only; then it can call no others."]
+    saved_at: str
+    saved_by: Annotated[str, "The name of the key that it was saved with, or `owner`."]
+
+
+class WorkflowListResponse(TypedDict):
+    """The workflows."""
+
+    workflows: list[WorkflowSummaryResponse]
+    total: int
+
+
+class WorkflowResponse(WorkflowSummaryResponse):
+    """A workflow with its program."""
+
+    parameters: Annotated[dict[str, Any], PARAMETERS]
+    result: Annotated[dict[str, Any] | None, RESULT]
+    source: str
+
+
+class SavedWorkflowResponse(WorkflowResponse):
+    """A workflow that was saved."""
+
+    quarantined: Annotated[str | None, "Why it cannot be called until somebody approves it."]
 
 
 def parse_workflow(name: str, body: Mapping[str, Any]) -> Workflow:
@@ -29,12 +68,12 @@ def parse_workflow(name: str, body: Mapping[str, Any]) -> Workflow:
     )
 
 
-def build_workflows_response(workflows: Sequence[Workflow]) -> dict[str, Any]:
+def build_workflows_response(workflows: Sequence[Workflow]) -> WorkflowListResponse:
     """Builds the list of workflows."""
     return {"workflows": [_build_summary(workflow) for workflow in workflows], "total": len(workflows)}
 
 
-def build_workflow_response(workflow: Workflow) -> dict[str, Any]:
+def build_workflow_response(workflow: Workflow) -> WorkflowResponse:
     """Builds a workflow with its program."""
     return {
         **_build_summary(workflow),
@@ -44,18 +83,18 @@ def build_workflow_response(workflow: Workflow) -> dict[str, Any]:
     }
 
 
-def build_saved_response(saved: SavedWorkflow) -> dict[str, Any]:
+def build_saved_response(saved: SavedWorkflow) -> SavedWorkflowResponse:
     """Builds the response of what saves a workflow."""
     return {**build_workflow_response(saved.workflow), "quarantined": saved.quarantine or None}
 
 
-def _build_summary(workflow: Workflow) -> dict[str, Any]:
+def _build_summary(workflow: Workflow) -> WorkflowSummaryResponse:
     return {
         "name": workflow.name,
         "tool_id": workflow.item.id,
         "description": workflow.description,
-        "language": workflow.language.value,
+        "language": workflow.language,
         "is_read_only": workflow.is_read_only,
-        "saved_at": datetime.fromtimestamp(workflow.saved_at, UTC).isoformat(timespec="seconds"),
+        "saved_at": format_time(workflow.saved_at),
         "saved_by": workflow.saved_by,
     }

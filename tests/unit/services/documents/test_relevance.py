@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings
@@ -48,7 +49,9 @@ async def fill(bodies: list[str]) -> Archive:
     return archive
 
 
-async def read_pages(archive: Archive, ask: DocumentQuery) -> tuple[list[DocumentHit], set[tuple[int, str, bool]]]:
+async def read_pages(
+    archive: Archive, ask: DocumentQuery
+) -> tuple[list[DocumentHit], set[tuple[int, Literal["eq", "gte"], bool]]]:
     hits, totals = [], set()
     while True:
         page = await archive.service.search(ACME, ask)

@@ -215,8 +215,7 @@ def names(found: HierarchicalResults) -> list[str]:
 def render(found: HierarchicalResults) -> dict[str, Any]:
     """The results without their times."""
     answer = build_hierarchical_response(found, with_schemas=True)
-    answer["metadata"] = {k: v for k, v in answer["metadata"].items() if not k.endswith("_ms")}
-    return answer
+    return {**answer, "metadata": {k: v for k, v in answer["metadata"].items() if not k.endswith("_ms")}}
 
 
 async def test_the_skills_come_first_then_their_tools_then_the_schemas(every: Library) -> None:
@@ -463,7 +462,7 @@ async def test_without_any_skill_the_search_is_unfiltered(caplog: pytest.LogCapt
 async def test_the_results_have_times_counts_strategy_and_skills(every: Library) -> None:
     """BR-007."""
     found = await every.search(limit=2)
-    metadata = build_hierarchical_response(found, with_schemas=True)["metadata"]
+    metadata: dict[str, Any] = {**build_hierarchical_response(found, with_schemas=True)["metadata"]}
     times = {name: metadata.pop(name) for name in list(metadata) if name.endswith("_ms")}
     assert metadata == {
         "strategy_used": "hierarchical",

@@ -119,7 +119,7 @@ def _parse_number(text: str) -> float:
         raise Invalid(f"--limit: not a number: {text}", details={"field": "--limit"}) from None
 
 
-async def _run_here(app: App, body: Mapping[str, Any], max_tokens: int | None) -> dict[str, Any]:
+async def _run_here(app: App, body: Mapping[str, Any], max_tokens: int | None) -> Mapping[str, Any]:
     """Runs the program in this process, with the servers of the tools that it names."""
     from toolscript.domain.servers import CallRelay, ServerStart
     from toolscript.services.code.host import RunCaller

@@ -29,11 +29,6 @@ from toolscript.surfaces.cli.terminal.text import (
     printable,
 )
 from toolscript.surfaces.cli.terminal.values import format_conditions, parse_conditions
-from toolscript.surfaces.json.documents import (
-    build_document_list_response,
-    build_document_response,
-    build_page_response,
-)
 
 if TYPE_CHECKING:
     from toolscript.app.app import App
@@ -101,6 +96,7 @@ def search(query: str, limit: int, filters: tuple[str, ...], **request: Any) -> 
 
     async def local(app: App, caller: Principal) -> Answer:
         from toolscript.services.documents.request import DocumentQuery, SearchType
+        from toolscript.surfaces.json.documents import build_page_response
 
         await _finish_interrupted(app)
         typed = {**request, "search_type": SearchType(request["search_type"]), "where": where}
@@ -127,6 +123,8 @@ def show(doc_id: str) -> None:
     """Print the title, metadata and text of a document."""
 
     async def local(app: App, caller: Principal) -> Answer:
+        from toolscript.surfaces.json.documents import build_document_response
+
         return build_document_response(await app.ingest_documents.get(caller.tenant, doc_id), app.plans.get(caller))
 
     path = f"/documents/{quote(doc_id, safe='', errors='replace')}"
@@ -179,6 +177,8 @@ class TenantDocuments:
         """A page of documents, ordered by id."""
 
         async def local(app: App, caller: Principal) -> Answer:
+            from toolscript.surfaces.json.documents import build_document_list_response
+
             documents = await app.ingest_documents.listing(caller.tenant, after=after, limit=limit + 1)
             return build_document_list_response(documents, app.plans.get(caller), limit=limit)
 

@@ -32,7 +32,6 @@ from toolscript.surfaces.cli.terminal.text import (
 )
 from toolscript.surfaces.cli.terminal.values import format_conditions, parse_conditions
 from toolscript.surfaces.json.citations import format_citation
-from toolscript.surfaces.json.knowledge import build_knowledge_response, build_sources_response
 
 if TYPE_CHECKING:
     from toolscript.app.app import App
@@ -141,6 +140,7 @@ def search(
     async def local(app: App) -> Answer:
         from toolscript.services.knowledge.context import PassageContext
         from toolscript.services.knowledge.search import KnowledgeQuery
+        from toolscript.surfaces.json.knowledge import build_knowledge_response
 
         wanted = KnowledgeQuery(query, limit, types, topics, answer, PassageContext(context), where, min_relevance)
         return build_knowledge_response(query, await app.knowledge_search.search(wanted))
@@ -164,6 +164,7 @@ for command in (ingest_knowledge, export, import_):
 
 async def _list_sources(settings: Settings) -> Answer:
     from toolscript.app.app import open_library
+    from toolscript.surfaces.json.knowledge import build_sources_response
 
     async with open_library(settings) as library:
         return build_sources_response(await library.list_sources(), await library.count_contents())

@@ -21,7 +21,6 @@ from toolscript.surfaces.cli.client.session import CommandSession, read_settings
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.progress import show_bar
 from toolscript.surfaces.cli.terminal.text import format_count, print_answer, print_failed, print_note, printable
-from toolscript.surfaces.json.knowledge import build_import_response
 
 Answer = Mapping[str, Any]
 
@@ -122,6 +121,8 @@ def _replace_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 async def _import(session: CommandSession, file: Path) -> Answer:
+    from toolscript.surfaces.json.knowledge import build_import_response
+
     with _open(file) as (stream, size):
         if app := session.app:
             with show_bar("Importing") as show_progress:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import click
@@ -36,13 +36,15 @@ from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.command_group import CommandGroup
 from toolscript.surfaces.cli.terminal.tables import Columns, print_table
 from toolscript.surfaces.cli.terminal.text import confirm_or_raise, print_answer, print_text, printable
-from toolscript.surfaces.json.hierarchical import build_skill_hit
 from toolscript.surfaces.json.skills import (
     build_skill_response,
     build_skill_tools_response,
     build_skills_response,
     build_tool_skills_response,
 )
+
+if TYPE_CHECKING:
+    from toolscript.app.app import App
 
 # Path segments after /api/v1/skills/ that are not ids of skills.
 RESERVED_IDS = frozenset({"", "suggestions"})
@@ -124,10 +126,15 @@ def search(query: str, limit: int, threshold: float) -> None:
     toolscript skills search "put a meeting into my calendar"
     """
     http: dict[str, Any] = {"limit": limit, "threshold": threshold}
+
+    async def local(app: App) -> Any:
+        from toolscript.surfaces.json.hierarchical import build_skill_hit
+
+        return [build_skill_hit(hit) for hit in await app.hierarchical_search.find_skills(query, **http)]
+
     request(
         "/api/v1/search/skills",
-        lambda app: app.hierarchical_search.find_skills(query, **http),
-        lambda hits: [build_skill_hit(hit) for hit in hits],
+        local,
         show=_show_hits,
         query=query,
         **http,

@@ -15,7 +15,6 @@ from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.progress import show_bar
 from toolscript.surfaces.cli.terminal.tables import print_table
 from toolscript.surfaces.cli.terminal.text import format_count, print_answer
-from toolscript.surfaces.json.hierarchical import build_sync_response
 
 if TYPE_CHECKING:
     from toolscript.app.app import App
@@ -61,6 +60,8 @@ def sync(**wanted: bool) -> None:
 
 
 async def _sync(app: App, classified: int, **wanted: bool) -> Answer:
+    from toolscript.surfaces.json.hierarchical import build_sync_response
+
     with show_bar("Classifying tools") as show_progress:
         report = await app.resync.run(**wanted, just_connected=True, progress=show_progress)
     return build_sync_response(replace(report, classified=report.classified + classified))

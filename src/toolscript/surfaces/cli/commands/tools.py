@@ -60,7 +60,7 @@ def list_servers() -> None:
         sys.exit(3)
 
 
-async def _try_servers(settings: Settings) -> dict[str, Any]:
+async def _try_servers(settings: Settings) -> Mapping[str, Any]:
     """Connects to every server once, and leaves the catalogue alone."""
     from toolscript.app.engines import open_gateway
     from toolscript.app.logins import find_logins
@@ -102,7 +102,7 @@ def list_tools(filter_: str | None, refresh: bool) -> None:
     toolscript list-tools github,filesystem__read_file --json
     """
 
-    async def local(app: App) -> dict[str, Any]:
+    async def local(app: App) -> Mapping[str, Any]:
         from toolscript.surfaces.json.tools import build_tools_response
 
         return build_tools_response(await app.list_tools.matching(filter_))

@@ -12,7 +12,6 @@ from toolscript.services.support.call_log import parse_page_token
 from toolscript.surfaces.http.dependencies import ADMIN, CurrentApp
 from toolscript.surfaces.http.openapi import errors
 from toolscript.surfaces.http.responses import JsonResponse
-from toolscript.surfaces.http.schemas import calls as schemas
 from toolscript.surfaces.http.schemas.models import ONE_LINE
 from toolscript.surfaces.json import calls as responses
 
@@ -63,7 +62,6 @@ Filters = Annotated[AuditQuery, Depends(read_filters)]
 @router.get(
     "",
     summary="List the calls of tools, searches, refused requests, or changes of servers, newest first",
-    response_model=schemas.CallListResponse,
     responses=errors(404),
 )
 async def list_calls(
@@ -71,21 +69,16 @@ async def list_calls(
     filters: Filters,
     limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Maximum number of events.")] = 50,
     page_token: Annotated[str | None, Query(description="The `next_page_token` of the page before.")] = None,
-) -> JsonResponse:
+) -> JsonResponse[responses.CallListResponse]:
     query = replace(filters, limit=limit, before=parse_page_token(page_token))
     return JsonResponse(responses.build_calls_response(await app.call_log.list_events(query)))
 
 
-@router.get(
-    "/summary",
-    summary="Number, errors and times of calls by tool or server",
-    response_model=schemas.CallSummaryListResponse,
-    responses=errors(404),
-)
+@router.get("/summary", summary="Number, errors and times of calls by tool or server", responses=errors(404))
 async def summarize_calls(
     app: CurrentApp,
     filters: Filters,
     by: Annotated[Literal["tool", "server"], Query(description="What to group by.")] = "tool",
-) -> JsonResponse:
+) -> JsonResponse[responses.CallSummaryListResponse]:
     summary = await app.call_log.summarize(filters, by_server=by == "server")
     return JsonResponse(responses.build_summary_response(summary))

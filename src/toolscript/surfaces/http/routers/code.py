@@ -17,13 +17,7 @@ from toolscript.surfaces.http.dependencies import CALL, SEARCH, CurrentApp, get_
 from toolscript.surfaces.http.openapi import errors, request_body
 from toolscript.surfaces.http.responses import JsonResponse
 from toolscript.surfaces.http.schemas import code as schemas
-from toolscript.surfaces.json.code import (
-    DEFAULT_TYPE_TOKENS,
-    TypesQuery,
-    build_run_response,
-    build_types_response,
-    cut_value,
-)
+from toolscript.surfaces.json import code as responses
 
 MAX_TOOLS = 20
 
@@ -36,7 +30,6 @@ router = APIRouter(prefix="/api/v1/run", tags=["code"], dependencies=[CALL])
     description="Only what the program returns and prints comes back. It is checked against the types of the tools "
     "that it names before it runs, and every call that it makes takes the same road as any other call: profile, "
     "scopes, argument check, quarantine, approval, limits, audit. Off until TOOLSCRIPT_CODE names languages.",
-    response_model=schemas.RunResponse,
     responses=errors(400, 404, 429),
     openapi_extra=request_body(schemas.RunBody),
 )
@@ -51,7 +44,7 @@ async def run_code(
             description="Cut a larger value, of four bytes a token: `GET /api/v1/results/{handle}` reads the whole.",
         ),
     ] = None,
-) -> JsonResponse:
+) -> JsonResponse[responses.RunResponse]:
     code = app.code
     wanted = await read_json(
         request, schemas.RunBody, lambda body: body.to_request(code.default_language, code.max_limits)
@@ -60,16 +53,15 @@ async def run_code(
     trace = {name: request.headers[name] for name in TRACE_FIELDS if name in request.headers}
     relay = CallRelay(trace=trace, user=find_user(grant))
     caller = RunCaller(get_caller(request), relay, Scope.SEARCH in grant.scopes)
-    response = build_run_response(await run_while_connected(request, app.code.run_code.run(wanted, caller)))
+    response = responses.build_run_response(await run_while_connected(request, app.code.run_code.run(wanted, caller)))
     if max_tokens is not None:
-        response = await cut_value(app, response, relay.user or "", max_tokens)
+        response = await responses.cut_value(app, response, relay.user or "", max_tokens)
     return JsonResponse(response)
 
 
 @router.get(
     "/types",
     summary="The types of the tools for a task, for a program that calls them",
-    response_model=schemas.ProgramTypesResponse,
     responses=errors(400),
     dependencies=[SEARCH],
 )
@@ -83,10 +75,10 @@ async def get_program_types(
     limit: Annotated[int, Query(ge=1, le=MAX_TOOLS, description="Maximum number of tools.")] = 5,
     max_tokens: Annotated[
         int, Query(ge=MIN_TOKENS, le=MAX_TOKENS, description="Leave out tools that would make it longer.")
-    ] = DEFAULT_TYPE_TOKENS,
+    ] = responses.DEFAULT_TYPE_TOKENS,
     threshold: Annotated[
         float | None, Query(ge=0, le=1, description="Minimum confidence. Default: TOOLSCRIPT_SEARCH_THRESHOLD.")
     ] = None,
-) -> JsonResponse:
-    query = TypesQuery(q, language, limit, max_tokens, threshold)
-    return JsonResponse(await build_types_response(app, query, get_caller(request)))
+) -> JsonResponse[responses.ProgramTypesResponse]:
+    query = responses.TypesQuery(q, language, limit, max_tokens, threshold)
+    return JsonResponse(await responses.build_types_response(app, query, get_caller(request)))

@@ -27,8 +27,8 @@ from toolscript.surfaces.http.openapi import errors, request_body
 from toolscript.surfaces.http.responses import JsonResponse
 from toolscript.surfaces.http.schemas import documents as schemas
 from toolscript.surfaces.http.schemas.models import ONE_LINE
-from toolscript.surfaces.http.schemas.tools import HealthResponse
 from toolscript.surfaces.json import documents as responses
+from toolscript.surfaces.json.calls import HealthResponse
 
 NDJSON = "application/x-ndjson"
 MAX_LISTED = 1000
@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
     summary="Search documents: by meaning, by words, or both",
     description=f"With `Accept: {NDJSON}` each hit is one line, sent as soon as it is known; the last line is `done` "
     "with the rest of the response, or `error`.",
-    response_model=schemas.DocumentPageResponse,
+    response_model=JsonResponse[responses.DocumentPageResponse],
     responses={200: {"content": {NDJSON: _NDJSON_EXAMPLE}}, **errors(400)},
     openapi_extra=request_body(schemas.DocumentSearchRequest),
 )
@@ -70,15 +70,16 @@ async def search_documents(request: Request, app: CurrentApp, caller: Caller, pl
 @router.put(
     "/documents/{doc_id:path}",
     summary="Add or replace a document",
-    response_model=schemas.PutDocumentResponse,
     responses={
         200: {"description": "The document existed: it was replaced, or is unchanged."},
-        201: {"model": schemas.PutDocumentResponse, "description": "The document is new."},
+        201: {"model": JsonResponse[responses.PutDocumentResponse], "description": "The document is new."},
     },
     openapi_extra=request_body(schemas.DocumentRequest),
     dependencies=[ADMIT_TENANT],
 )
-async def put_document(doc_id: DocId, request: Request, app: CurrentApp, caller: Caller) -> JsonResponse:
+async def put_document(
+    doc_id: DocId, request: Request, app: CurrentApp, caller: Caller
+) -> JsonResponse[responses.PutDocumentResponse]:
     document = await read_json(request, schemas.DocumentRequest, lambda body: body.to_document(doc_id))
     report = await app.ingest_documents.put(caller.tenant, [document])
     return JsonResponse(responses.build_put_response(doc_id, report), 201 if report.added else 200)
@@ -89,11 +90,12 @@ async def put_document(doc_id: DocId, request: Request, app: CurrentApp, caller:
     summary="Add or replace many documents",
     description="If one is invalid, none is written, and the error names its number and the field. After an "
     "interruption or an error with status 503 some may be written, each of them complete: send the request again.",
-    response_model=schemas.PutDocumentsResponse,
     openapi_extra=request_body(schemas.DocumentBatchRequest),
     dependencies=[ADMIT_TENANT],
 )
-async def put_documents(request: Request, app: CurrentApp, caller: Caller) -> JsonResponse:
+async def put_documents(
+    request: Request, app: CurrentApp, caller: Caller
+) -> JsonResponse[responses.PutDocumentsResponse]:
     documents = await read_json(request, schemas.DocumentBatchRequest, schemas.DocumentBatchRequest.to_documents)
     return JsonResponse(responses.build_batch_response(await app.ingest_documents.put(caller.tenant, documents)))
 
@@ -111,9 +113,7 @@ async def remove_document(doc_id: DocId, app: CurrentApp, caller: Caller) -> Non
         raise NotFound(f"no such document: {doc_id!r}. GET /documents lists the existing ones")
 
 
-@router.get(
-    "/documents", summary="List documents by id, without their texts", response_model=schemas.DocumentListResponse
-)
+@router.get("/documents", summary="List documents by id, without their texts")
 async def list_documents(
     app: CurrentApp,
     caller: Caller,
@@ -123,18 +123,15 @@ async def list_documents(
         str | None,
         Query(max_length=512, pattern=ONE_LINE, description="Start after this id: `next` of the previous page."),
     ] = None,
-) -> JsonResponse:
+) -> JsonResponse[responses.DocumentListResponse]:
     documents = await app.ingest_documents.listing(caller.tenant, after=after, limit=limit + 1)
     return JsonResponse(responses.build_document_list_response(documents, plan, limit=limit))
 
 
-@router.get(
-    "/documents/{doc_id:path}",
-    summary="One document with its text",
-    response_model=schemas.DocumentResponse,
-    responses=errors(404),
-)
-async def get_document(doc_id: DocId, app: CurrentApp, caller: Caller, plan: AdmittedPlan) -> JsonResponse:
+@router.get("/documents/{doc_id:path}", summary="One document with its text", responses=errors(404))
+async def get_document(
+    doc_id: DocId, app: CurrentApp, caller: Caller, plan: AdmittedPlan
+) -> JsonResponse[responses.DocumentResponse]:
     return JsonResponse(responses.build_document_response(await app.ingest_documents.get(caller.tenant, doc_id), plan))
 
 
@@ -142,9 +139,8 @@ async def get_document(doc_id: DocId, app: CurrentApp, caller: Caller, plan: Adm
     "/search/health",
     summary="Whether document search works: store, index and model",
     description="If one of them fails, `details.adapter` of the error names it.",
-    response_model=HealthResponse,
 )
-async def check_search(app: CurrentApp) -> JsonResponse:
+async def check_search(app: CurrentApp) -> JsonResponse[HealthResponse]:
     await app.document_search.check()
     return JsonResponse({"status": "ok"})
 
@@ -169,5 +165,5 @@ async def stream_json_lines(stream: DocumentStream) -> AsyncIterator[bytes]:
         yield _write_line("done", responses.build_page_summary(stream.page))
 
 
-def _write_line(name: str, content: dict[str, Any]) -> bytes:
+def _write_line(name: str, content: Any) -> bytes:
     return json.dumps({name: content}, ensure_ascii=False).encode() + b"\n"

@@ -11,7 +11,7 @@ from toolscript.surfaces.http.dependencies import SEARCH, CurrentApp, Served
 from toolscript.surfaces.http.openapi import errors, request_body
 from toolscript.surfaces.http.responses import JsonResponse
 from toolscript.surfaces.http.schemas import evaluation as schemas
-from toolscript.surfaces.json.evaluation import build_evaluation_response
+from toolscript.surfaces.json import evaluation as responses
 
 router = APIRouter(prefix="/api/v1", tags=["quality"], dependencies=[SEARCH])
 
@@ -21,14 +21,15 @@ router = APIRouter(prefix="/api/v1", tags=["quality"], dependencies=[SEARCH])
     summary="Measure how well searches find the right tools for queries",
     description="Searches as `GET /search` does, without a threshold, and scores what is found. Each query is "
     "a search in the audit. `toolscript eval --live` and the console's page Quality use it.",
-    response_model=schemas.EvaluationResponse,
     responses=errors(400),
     openapi_extra=request_body(schemas.EvaluationRequest),
 )
-async def evaluate_queries(request: Request, app: CurrentApp, served: Served) -> JsonResponse:
+async def evaluate_queries(
+    request: Request, app: CurrentApp, served: Served
+) -> JsonResponse[responses.EvaluationResponse]:
     def convert(body: schemas.EvaluationRequest) -> list[JudgedQuery]:
         return [each.to_judged() for each in body.queries]
 
     queries = await read_json(request, schemas.EvaluationRequest, convert)
     measuring = measure_queries(app.tool_search, queries, served.evaluation_slots)
-    return JsonResponse(build_evaluation_response(await run_while_connected(request, measuring)))
+    return JsonResponse(responses.build_evaluation_response(await run_while_connected(request, measuring)))

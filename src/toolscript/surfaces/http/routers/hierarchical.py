@@ -17,7 +17,7 @@ from toolscript.surfaces.http.responses import JsonResponse
 from toolscript.surfaces.http.schemas import hierarchical as schemas
 from toolscript.surfaces.http.schemas.models import ONE_LINE
 from toolscript.surfaces.json import hierarchical as responses
-from toolscript.surfaces.json.tools import build_map_response
+from toolscript.surfaces.json.tools import MapResponse, build_map_response
 
 MAX_HITS = 50
 
@@ -30,10 +30,9 @@ Threshold = Annotated[float, Query(ge=0, le=1, description="Minimum score.")]
 @router.post(
     "/search",
     summary="Find tools through skills: skill, tool, schema",
-    response_model=schemas.HierarchicalSearchResponse,
     openapi_extra=request_body(schemas.HierarchicalSearchRequest),
 )
-async def search(request: Request, app: CurrentApp) -> JsonResponse:
+async def search(request: Request, app: CurrentApp) -> JsonResponse[responses.HierarchicalSearchResponse]:
     body = await read_json(request, schemas.HierarchicalSearchRequest, lambda body: body)
     fields = body.model_dump(exclude={"count_tokens"})
     if body.closest is None:
@@ -49,35 +48,23 @@ async def search(request: Request, app: CurrentApp) -> JsonResponse:
     return JsonResponse(response)
 
 
-@router.get(
-    "/map",
-    summary="Every tool as a point in two dimensions, near to those that do similar things",
-    response_model=schemas.MapResponse,
-)
-async def draw_map(app: CurrentApp) -> JsonResponse:
+@router.get("/map", summary="Every tool as a point in two dimensions, near to those that do similar things")
+async def draw_map(app: CurrentApp) -> JsonResponse[MapResponse]:
     return JsonResponse(build_map_response(await app.tool_map.draw()))
 
 
-@router.get(
-    "/search/skills",
-    summary="Find skills only",
-    response_model=list[schemas.SkillHitResponse],
-)
+@router.get("/search/skills", summary="Find skills only")
 async def search_skills(
     app: CurrentApp,
     query: Text,
     limit: Annotated[int, Query(ge=1, le=MAX_HITS, description="Maximum number of skills.")] = 5,
     threshold: Threshold = 0.4,
-) -> JsonResponse:
+) -> JsonResponse[list[responses.SkillHitResponse]]:
     hits = await app.hierarchical_search.find_skills(query, limit=limit, threshold=threshold)
     return JsonResponse([responses.build_skill_hit(hit) for hit in hits])
 
 
-@router.get(
-    "/search/tools",
-    summary="Find tools, everywhere or in the given skills",
-    response_model=list[schemas.FoundToolResponse],
-)
+@router.get("/search/tools", summary="Find tools, everywhere or in the given skills")
 async def search_tools(
     request: Request,
     app: CurrentApp,
@@ -86,7 +73,7 @@ async def search_tools(
     item_type: Annotated[ItemType | None, Query(description=schemas.ITEM_TYPE)] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_HITS, description="Maximum number of tools.")] = 10,
     threshold: Threshold = 0.3,
-) -> JsonResponse:
+) -> JsonResponse[list[responses.FoundToolResponse]]:
     skills = [part.strip() for part in (skill_ids or "").split(",") if part.strip()]
     text = HierarchicalQuery(query, item_type=item_type, limit=limit, tool_threshold=threshold)
     tools = await app.hierarchical_search.find_tools(text, skills or None)

@@ -53,11 +53,10 @@ def _describe_body() -> dict[str, Any]:
     description="Starts a job. Each file can be searched as soon as it is done. Files are uploaded in fields `file` "
     f"of `{MULTIPART}`, up to 256 MiB together; file names identify them, so that a later upload replaces them.",
     status_code=202,
-    response_model=schemas.JobResponse,
     responses=errors(400, 404, 409),
     openapi_extra=_describe_body(),
 )
-async def ingest_files(request: Request, app: CurrentApp, owner: Owner) -> JsonResponse:
+async def ingest_files(request: Request, app: CurrentApp, owner: Owner) -> JsonResponse[responses.JobResponse]:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() == MULTIPART:
         async with request.form(max_files=MAX_FILES, max_fields=2) as form:
             files = [(each.filename or "", await each.read()) for each in _list_uploads(form)]
@@ -72,28 +71,23 @@ async def ingest_files(request: Request, app: CurrentApp, owner: Owner) -> JsonR
     return JsonResponse(responses.build_job_response(job), 202)
 
 
-@router.get("/jobs", summary="List ingest jobs, newest first", response_model=schemas.JobListResponse)
+@router.get("/jobs", summary="List ingest jobs, newest first")
 async def list_jobs(
     app: CurrentApp,
     owner: Owner,
     limit: Annotated[int, Query(ge=1, le=100, description="Maximum number of jobs.")] = 20,
-) -> JsonResponse:
+) -> JsonResponse[responses.JobListResponse]:
     jobs = await app.jobs.list_jobs(owner.target, owner.tenant, limit=limit)
     return JsonResponse(responses.build_job_list_response(jobs))
 
 
-@router.get(
-    "/jobs/{job_id}", summary="How far an ingest job is", response_model=schemas.JobResponse, responses=errors(404)
-)
-async def get_job_state(job: OwnJob) -> JsonResponse:
+@router.get("/jobs/{job_id}", summary="How far an ingest job is", responses=errors(404))
+async def get_job_state(job: OwnJob) -> JsonResponse[responses.JobResponse]:
     return JsonResponse(responses.build_job_response(job))
 
 
 @router.get(
-    "/jobs/{job_id}/files",
-    summary="The files of an ingest job, and what became of each",
-    response_model=schemas.JobFileListResponse,
-    responses=errors(404),
+    "/jobs/{job_id}/files", summary="The files of an ingest job, and what became of each", responses=errors(404)
 )
 async def list_job_files(
     app: CurrentApp,
@@ -101,28 +95,20 @@ async def list_job_files(
     state: Annotated[list[FileState] | None, Query(description="Only files in these states.")] = None,
     after: Annotated[int, Query(ge=-1, description="Start after this number: `next` of the previous page.")] = -1,
     limit: Annotated[int, Query(ge=1, le=MAX_LISTED, description="Maximum number of files.")] = 100,
-) -> JsonResponse:
+) -> JsonResponse[responses.JobFileListResponse]:
     files = await app.jobs.list_files(job, after=after, limit=limit + 1, states=state)
     return JsonResponse(responses.build_job_files_response(files, app.jobs.find_steps, limit=limit))
 
 
-@router.post(
-    "/jobs/{job_id}/cancel",
-    summary="Cancel an ingest job; what is done stays",
-    response_model=schemas.JobResponse,
-    responses=errors(404),
-)
-async def cancel_job(app: CurrentApp, job: OwnJob) -> JsonResponse:
+@router.post("/jobs/{job_id}/cancel", summary="Cancel an ingest job; what is done stays", responses=errors(404))
+async def cancel_job(app: CurrentApp, job: OwnJob) -> JsonResponse[responses.JobResponse]:
     return JsonResponse(responses.build_job_response(await app.jobs.cancel(job)))
 
 
 @router.post(
-    "/jobs/{job_id}/resume",
-    summary="Continue a cancelled job, and try again what failed",
-    response_model=schemas.JobResponse,
-    responses=errors(404),
+    "/jobs/{job_id}/resume", summary="Continue a cancelled job, and try again what failed", responses=errors(404)
 )
-async def resume_job(app: CurrentApp, job: OwnJob) -> JsonResponse:
+async def resume_job(app: CurrentApp, job: OwnJob) -> JsonResponse[responses.JobResponse]:
     return JsonResponse(responses.build_job_response(await app.jobs.resume(job)))
 
 

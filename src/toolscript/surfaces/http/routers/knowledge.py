@@ -29,13 +29,13 @@ from toolscript.surfaces.http.schemas.knowledge import (
     QUERY,
     TOPICS,
     TYPES,
-    ImportResponse,
     KnowledgeRequest,
-    KnowledgeResponse,
-    SourceListResponse,
 )
 from toolscript.surfaces.http.schemas.models import ONE_LINE
 from toolscript.surfaces.json.knowledge import (
+    ImportResponse,
+    KnowledgeResponse,
+    SourceListResponse,
     build_import_response,
     build_knowledge_response,
     build_sources_response,
@@ -60,7 +60,6 @@ SourceId = Annotated[str, Path(pattern=ONE_LINE, max_length=64, description="The
     description="The query string, the body, or both may have the fields; in both, they must be the same. With "
     "TOOLSCRIPT_KNOWLEDGE_PUBLIC it needs no authentication. If one of the two collections cannot be searched, "
     "the other one still is.",
-    response_model=KnowledgeResponse,
     responses=errors(429),
     openapi_extra=request_body(KnowledgeRequest, required=False),
     dependencies=[KNOWLEDGE_CLIENT],
@@ -76,7 +75,7 @@ async def search_knowledge(
     answer: Annotated[bool | None, Query(description=ANSWER)] = None,
     context: Annotated[PassageContext | None, Query(description=CONTEXT)] = None,
     min_relevance: Annotated[float | None, Query(ge=0, le=1, description=MIN_RELEVANCE)] = None,
-) -> JsonResponse:
+) -> JsonResponse[KnowledgeResponse]:
     _check_parameters(request.query_params)
     parameters = {
         "query": query,
@@ -104,26 +103,20 @@ async def search_knowledge(
     summary="Import sources, chunks and extractions as JSON lines",
     description="The lines of `toolscript knowledge export`, up to 256 MiB. Invalid lines are refused, and the others "
     "imported. Responds when the sources can be found; repeating a request that was interrupted completes it.",
-    response_model=ImportResponse,
     responses=errors(400, 413),
     openapi_extra={
         "requestBody": {"content": {kind: {"schema": {"type": "string"}} for kind in JSON_LINES}, "required": True}
     },
     dependencies=[ADMIN],
 )
-async def import_knowledge(request: Request, app: CurrentApp) -> JsonResponse:
+async def import_knowledge(request: Request, app: CurrentApp) -> JsonResponse[ImportResponse]:
     body = await read_body(request, MAX_UPLOAD_BYTES)
     report = await run_while_connected(request, app.import_knowledge.take_stream(BytesIO(body)))
     return JsonResponse(build_import_response(report))
 
 
-@router.get(
-    "/api/v1/knowledge/sources",
-    summary="List the sources of knowledge by title",
-    response_model=SourceListResponse,
-    dependencies=[ADMIN],
-)
-async def list_sources(app: CurrentApp) -> JsonResponse:
+@router.get("/api/v1/knowledge/sources", summary="List the sources of knowledge by title", dependencies=[ADMIN])
+async def list_sources(app: CurrentApp) -> JsonResponse[SourceListResponse]:
     counts = await app.knowledge.count_contents()
     return JsonResponse(build_sources_response(await app.knowledge.list_sources(), counts))
 

@@ -34,7 +34,6 @@ from toolscript.surfaces.http.dependencies import ADMIN, CALL, PUBLIC, CurrentAp
 from toolscript.surfaces.http.errors import get_status
 from toolscript.surfaces.http.openapi import errors
 from toolscript.surfaces.http.responses import JsonResponse
-from toolscript.surfaces.http.schemas import servers as schemas
 from toolscript.surfaces.json import servers as responses
 from toolscript.surfaces.owner import is_loopback
 
@@ -72,11 +71,10 @@ ABOUT_BEGINNING = (
 @router.get(
     "/api/v1/servers/{name}/login",
     summary="Whether the installation is logged in at a server",
-    response_model=schemas.LoginStateResponse,
     responses=errors(404),
     dependencies=[ADMIN],
 )
-async def get_login(name: ServerName, app: CurrentApp) -> JsonResponse:
+async def get_login(name: ServerName, app: CurrentApp) -> JsonResponse[responses.LoginStateResponse]:
     return JsonResponse(responses.build_login_response(await app.logins.find(app.gateway.get_spec(name))))
 
 
@@ -84,11 +82,10 @@ async def get_login(name: ServerName, app: CurrentApp) -> JsonResponse:
     "/api/v1/servers/{name}/login",
     summary="Begin the installation's login at a server that requires it (OAuth)",
     description=ABOUT_BEGINNING,
-    response_model=schemas.LoginResponse,
     responses=errors(400, 404, 502),
     dependencies=[ADMIN],
 )
-async def begin_login(name: ServerName, request: Request, app: CurrentApp) -> JsonResponse:
+async def begin_login(name: ServerName, request: Request, app: CurrentApp) -> JsonResponse[responses.LoginResponse]:
     return await _begin(app, app.gateway.get_spec(name), request)
 
 
@@ -96,21 +93,15 @@ async def begin_login(name: ServerName, request: Request, app: CurrentApp) -> Js
     "/api/v1/servers/{name}/login",
     summary="Log the installation out at a server",
     description="Revokes the tokens, where the authorization server offers that, and forgets them.",
-    response_model=schemas.LogoutResponse,
     responses=errors(400, 404),
     dependencies=[ADMIN],
 )
-async def log_out(name: ServerName, app: CurrentApp) -> JsonResponse:
+async def log_out(name: ServerName, app: CurrentApp) -> JsonResponse[responses.LogoutResponse]:
     return await _log_out(app, app.gateway.get_spec(name))
 
 
-@router.get(
-    "/api/v1/own-logins",
-    summary="Your own logins, at servers with a login per user",
-    response_model=schemas.OwnLoginsResponse,
-    dependencies=[CALL],
-)
-async def list_own_logins(request: Request, app: CurrentApp) -> JsonResponse:
+@router.get("/api/v1/own-logins", summary="Your own logins, at servers with a login per user", dependencies=[CALL])
+async def list_own_logins(request: Request, app: CurrentApp) -> JsonResponse[responses.OwnLoginsResponse]:
     user = find_user(request.scope["grant"])
     states = await app.own_logins.list_states(user)
     return JsonResponse({"user": user or None, "servers": [responses.build_login_response(state) for state in states]})
@@ -120,11 +111,10 @@ async def list_own_logins(request: Request, app: CurrentApp) -> JsonResponse:
     "/api/v1/own-logins/{name}",
     summary="Begin a login for your own calls, at a server with a login per user",
     description=ABOUT_BEGINNING,
-    response_model=schemas.LoginResponse,
     responses=errors(400, 404, 502),
     dependencies=[CALL],
 )
-async def begin_own_login(name: ServerName, request: Request, app: CurrentApp) -> JsonResponse:
+async def begin_own_login(name: ServerName, request: Request, app: CurrentApp) -> JsonResponse[responses.LoginResponse]:
     return await _begin(app, await _get_own_spec(name, request, app), request)
 
 
@@ -132,11 +122,12 @@ async def begin_own_login(name: ServerName, request: Request, app: CurrentApp) -
     "/api/v1/own-logins/{name}",
     summary="Log out at a server with a login per user",
     description="Revokes your tokens, where the authorization server offers that, and forgets them.",
-    response_model=schemas.LogoutResponse,
     responses=errors(400, 404),
     dependencies=[CALL],
 )
-async def remove_own_login(name: ServerName, request: Request, app: CurrentApp) -> JsonResponse:
+async def remove_own_login(
+    name: ServerName, request: Request, app: CurrentApp
+) -> JsonResponse[responses.LogoutResponse]:
     return await _log_out(app, await _get_own_spec(name, request, app))
 
 
@@ -158,11 +149,11 @@ async def _get_own_spec(name: str, request: Request, app: App) -> ServerSpec:
     return await app.own_logins.get_spec(name, find_user(request.scope["grant"]))
 
 
-async def _begin(app: App, spec: ServerSpec, request: Request) -> JsonResponse:
+async def _begin(app: App, spec: ServerSpec, request: Request) -> JsonResponse[responses.LoginResponse]:
     origin = _find_origin(request)
     _require_free_redirect(spec, origin)
     begun = await app.login_flows.begin(spec, origin + CALLBACK_PATH)
-    response = JsonResponse(
+    response = JsonResponse[responses.LoginResponse](
         {"server": spec.name, "url": begun.url, "host": urlsplit(begun.url).netloc.rpartition("@")[2]}
     )
     response.set_cookie(
@@ -177,7 +168,7 @@ async def _begin(app: App, spec: ServerSpec, request: Request) -> JsonResponse:
     return response
 
 
-async def _log_out(app: App, spec: ServerSpec) -> JsonResponse:
+async def _log_out(app: App, spec: ServerSpec) -> JsonResponse[responses.LogoutResponse]:
     with app.server_changes.record("log out", spec.name, describe_login(spec.user)):
         try:
             revoked = await app.logins.log_out(spec)

@@ -19,29 +19,25 @@ ToolId = Annotated[str, Path(description=schemas.TOOL_ID, examples=["filesystem_
 ServerName = Annotated[str | None, Query(pattern=ONE_LINE, description="Only those of this server.")]
 
 
-@router.get("", summary="List the definitions in quarantine", response_model=schemas.QuarantineListResponse)
-async def list_quarantine(app: CurrentApp, server: ServerName = None) -> JsonResponse:
+@router.get("", summary="List the definitions in quarantine")
+async def list_quarantine(app: CurrentApp, server: ServerName = None) -> JsonResponse[responses.QuarantineListResponse]:
     return JsonResponse(responses.build_quarantine_response(await app.quarantine.list_waiting(server)))
 
 
-@router.post(
-    "/approve",
-    summary="Approve definitions: their tools can be called",
-    response_model=schemas.DecisionResponse,
-    responses=errors(400, 404, 409),
-)
-async def approve_definitions(app: CurrentApp, body: schemas.DecisionRequest) -> JsonResponse:
+@router.post("/approve", summary="Approve definitions: their tools can be called", responses=errors(400, 404, 409))
+async def approve_definitions(
+    app: CurrentApp, body: schemas.DecisionRequest
+) -> JsonResponse[responses.DecisionResponse]:
     pins = await app.quarantine.approve(body.tool_ids, digest=body.digest)
     return JsonResponse({"tool_ids": [pin.item_id for pin in pins]})
 
 
 @router.post(
-    "/reject",
-    summary="Reject definitions: they stay in quarantine under every policy",
-    response_model=schemas.DecisionResponse,
-    responses=errors(400, 404, 409),
+    "/reject", summary="Reject definitions: they stay in quarantine under every policy", responses=errors(400, 404, 409)
 )
-async def reject_definitions(app: CurrentApp, body: schemas.DecisionRequest) -> JsonResponse:
+async def reject_definitions(
+    app: CurrentApp, body: schemas.DecisionRequest
+) -> JsonResponse[responses.DecisionResponse]:
     pins = await app.quarantine.reject(body.tool_ids, digest=body.digest)
     return JsonResponse({"tool_ids": [pin.item_id for pin in pins]})
 
@@ -49,8 +45,7 @@ async def reject_definitions(app: CurrentApp, body: schemas.DecisionRequest) -> 
 @router.get(
     "/{tool_id:path}",
     summary="A definition in quarantine, and how it differs from the approved one",
-    response_model=schemas.QuarantineDetailResponse,
     responses=errors(404),
 )
-async def get_quarantined(tool_id: ToolId, app: CurrentApp) -> JsonResponse:
+async def get_quarantined(tool_id: ToolId, app: CurrentApp) -> JsonResponse[responses.QuarantineDetailResponse]:
     return JsonResponse(responses.build_quarantined_response(await app.quarantine.get(tool_id)))

@@ -11,19 +11,13 @@ from toolscript.surfaces.callers import find_user
 from toolscript.surfaces.http.dependencies import CALL, CurrentApp
 from toolscript.surfaces.http.openapi import errors
 from toolscript.surfaces.http.responses import JsonResponse
-from toolscript.surfaces.http.schemas import results as schemas
 from toolscript.surfaces.http.schemas.models import ONE_LINE
-from toolscript.surfaces.json.results import build_result_response
+from toolscript.surfaces.json import results as responses
 
 router = APIRouter(prefix="/api/v1/results", tags=["results"], dependencies=[CALL])
 
 
-@router.get(
-    "/{handle}",
-    summary="Read or search a result that was cut",
-    response_model=schemas.ResultPageResponse | schemas.ResultHitsResponse,
-    responses=errors(400, 404),
-)
+@router.get("/{handle}", summary="Read or search a result that was cut", responses=errors(400, 404))
 async def read_result(
     handle: Annotated[str, Path(pattern=ONE_LINE, max_length=64, description="The handle of a cut result.")],
     request: Request,
@@ -33,6 +27,6 @@ async def read_result(
         str | None, Query(max_length=500, description="A part of its JSON: `items.3.name`, or `items.10:20`.")
     ] = None,
     page: Annotated[int | None, Query(ge=1, le=MAX_PAGE, description="The page, from 1.")] = None,
-) -> JsonResponse:
+) -> JsonResponse[responses.ResultPageResponse | responses.ResultHitsResponse]:
     user = find_user(request.scope["grant"])
-    return JsonResponse(await build_result_response(app, handle, user, query=query, path=path, page=page))
+    return JsonResponse(await responses.build_result_response(app, handle, user, query=query, path=path, page=page))

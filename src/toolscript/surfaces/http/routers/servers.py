@@ -33,11 +33,10 @@ ServerName = Annotated[str, Path(description="The server's name in the configura
     "/check",
     summary="What a snippet would add to the configuration",
     description="Writes nothing. The same callers may ask that may add servers.",
-    response_model=schemas.SnippetResponse,
     responses=errors(400),
     dependencies=[KNOWN_CALLER],
 )
-async def check_snippet(served: Served, body: schemas.SnippetRequest) -> JsonResponse:
+async def check_snippet(served: Served, body: schemas.SnippetRequest) -> JsonResponse[responses.SnippetResponse]:
     return JsonResponse(responses.build_snippet_response(await _plan(served, body), added=False))
 
 
@@ -47,12 +46,11 @@ async def check_snippet(served: Served, body: schemas.SnippetRequest) -> JsonRes
     description="The gateway runs the commands of the snippet, so this needs the scope `admin`; where nobody needs a "
     "key, only programs and pages of the gateway's own machine may do it. Nothing is written if one of the servers has "
     "a problem. What the file has stays as it is. The gateway notices the change within a second.",
-    response_model=schemas.SnippetResponse,
     status_code=201,
     responses=errors(400, 409),
     dependencies=[KNOWN_CALLER],
 )
-async def add_servers(served: Served, body: schemas.SnippetRequest) -> JsonResponse:
+async def add_servers(served: Served, body: schemas.SnippetRequest) -> JsonResponse[responses.SnippetResponse]:
     addition, app = await _plan(served, body), served.app
     with ExitStack() as recorded:
         for server in addition.servers:
@@ -71,10 +69,9 @@ async def add_servers(served: Served, body: schemas.SnippetRequest) -> JsonRespo
     description="Its program is ended, or its connection closed. Calls to its tools are refused; they stay in the "
     "catalogue, marked with `stopped`. It stays stopped when the gateway is restarted, and when its entry in the "
     "configuration changes.",
-    response_model=schemas.ServerResponse,
     responses=errors(404),
 )
-async def stop_server(name: ServerName, app: CurrentApp) -> JsonResponse:
+async def stop_server(name: ServerName, app: CurrentApp) -> JsonResponse[responses.ServerResponse]:
     with app.server_changes.record("stop", name):
         status = await app.gateway.stop_server(name, f"stopped {_describe_caller()}")
     return JsonResponse(responses.build_server_response(status))
@@ -85,10 +82,9 @@ async def stop_server(name: ServerName, app: CurrentApp) -> JsonResponse:
     summary="Start a server that is stopped, asleep, or has failed",
     description="Returns at once: `GET /servers` says when it is ready. A server that runs already is left alone. One "
     "that may sleep runs until it has not been used for its idle time.",
-    response_model=schemas.ServerResponse,
     responses=errors(404),
 )
-async def start_server(name: ServerName, app: CurrentApp) -> JsonResponse:
+async def start_server(name: ServerName, app: CurrentApp) -> JsonResponse[responses.ServerResponse]:
     with app.server_changes.record("start", name):
         status = await app.gateway.start_server(name)
     return JsonResponse(responses.build_server_response(status))
@@ -98,10 +94,9 @@ async def start_server(name: ServerName, app: CurrentApp) -> JsonResponse:
     "/{name}/restart",
     summary="Stop a server and start it",
     description="Running calls fail; calls that come meanwhile wait. Returns when it is stopped and starts again.",
-    response_model=schemas.ServerResponse,
     responses=errors(404),
 )
-async def restart_server(name: ServerName, app: CurrentApp) -> JsonResponse:
+async def restart_server(name: ServerName, app: CurrentApp) -> JsonResponse[responses.ServerResponse]:
     with app.server_changes.record("restart", name):
         status = await app.gateway.restart_server(name, f"restarted {_describe_caller()}")
     return JsonResponse(responses.build_server_response(status))
@@ -112,10 +107,9 @@ async def restart_server(name: ServerName, app: CurrentApp) -> JsonResponse:
     summary="The latest lines of a server's log",
     description="What its program wrote to its standard error and the log messages that it sent (level `info` and "
     "above), without secrets, and what the gateway noted about it.",
-    response_model=schemas.ServerLogResponse,
     responses=errors(404),
 )
-async def get_server_log(name: ServerName, app: CurrentApp) -> JsonResponse:
+async def get_server_log(name: ServerName, app: CurrentApp) -> JsonResponse[responses.ServerLogResponse]:
     return JsonResponse(responses.build_log_response(name, app.gateway.get_log(name)))
 
 

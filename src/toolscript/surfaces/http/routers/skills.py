@@ -13,7 +13,7 @@ from toolscript.surfaces.http.openapi import errors
 from toolscript.surfaces.http.responses import JsonResponse
 from toolscript.surfaces.http.schemas import skills as schemas
 from toolscript.surfaces.json import skills as responses
-from toolscript.surfaces.json.hierarchical import build_sync_response
+from toolscript.surfaces.json.hierarchical import SyncResponse, build_sync_response
 
 MAX_SUGGESTION_NUMBER = 2**31 - 1
 
@@ -33,25 +33,21 @@ SuggestionNumber = Annotated[int, Path(ge=1, le=MAX_SUGGESTION_NUMBER, descripti
 ToolId = Annotated[str, Path(description="`server__tool`, as searches return it.", examples=["calendar__create_event"])]
 
 
-@router.get("/skills/suggestions", summary="List suggested skills", response_model=schemas.SuggestionListResponse)
+@router.get("/skills/suggestions", summary="List suggested skills")
 async def list_suggestions(
     app: CurrentApp,
     status: Annotated[
         SuggestionStatus | Literal["all"], Query(description="Only suggestions with this status, or `all`.")
     ] = SuggestionStatus.PENDING,
-) -> JsonResponse:
+) -> JsonResponse[responses.SuggestionListResponse]:
     suggestions = await app.skills.suggestions(None if status == "all" else status)
     return JsonResponse(responses.build_suggestions_response(suggestions))
 
 
 @router.post(
-    "/skills/suggestions",
-    summary="Suggest a skill for chosen tools",
-    status_code=201,
-    response_model=schemas.SuggestionResponse,
-    responses=errors(400, 404, 409),
+    "/skills/suggestions", summary="Suggest a skill for chosen tools", status_code=201, responses=errors(400, 404, 409)
 )
-async def suggest_skill(app: CurrentApp, body: schemas.SuggestRequest) -> JsonResponse:
+async def suggest_skill(app: CurrentApp, body: schemas.SuggestRequest) -> JsonResponse[responses.SuggestionResponse]:
     suggestion = await app.skills.suggest(body.name, body.description, body.tool_ids)
     return JsonResponse(responses.build_suggestion_response(suggestion), 201)
 
@@ -60,12 +56,11 @@ async def suggest_skill(app: CurrentApp, body: schemas.SuggestRequest) -> JsonRe
     "/skills/suggestions/{number}/approve",
     summary="Make a suggestion a skill, and classify the waiting tools",
     status_code=201,
-    response_model=schemas.SkillResponse,
     responses=errors(400, 404, 409),
 )
 async def approve_suggestion(
     number: SuggestionNumber, app: CurrentApp, body: schemas.ApproveRequest | None = None
-) -> JsonResponse:
+) -> JsonResponse[responses.SkillResponse]:
     skill = await app.skills.approve(number, **(body or schemas.ApproveRequest()).model_dump())
     return JsonResponse(responses.build_skill_response(skill), 201)
 
@@ -73,12 +68,11 @@ async def approve_suggestion(
 @router.post(
     "/skills/suggestions/{number}/reject",
     summary="Reject a suggestion: it is not suggested for that tool again",
-    response_model=schemas.SuggestionResponse,
     responses=errors(400, 404, 409),
 )
 async def reject_suggestion(
     number: SuggestionNumber, app: CurrentApp, body: schemas.RejectRequest | None = None
-) -> JsonResponse:
+) -> JsonResponse[responses.SuggestionResponse]:
     suggestion = await app.skills.reject(number, reviewed_by=body.reviewed_by if body else None)
     return JsonResponse(responses.build_suggestion_response(suggestion))
 
@@ -86,80 +80,59 @@ async def reject_suggestion(
 @router.post(
     "/skills/suggestions/{number}/merge",
     summary="Put the tools of a suggestion into an existing skill",
-    response_model=schemas.SuggestionResponse,
     responses=errors(400, 404, 409),
 )
-async def merge_suggestion(number: SuggestionNumber, app: CurrentApp, body: schemas.MergeRequest) -> JsonResponse:
+async def merge_suggestion(
+    number: SuggestionNumber, app: CurrentApp, body: schemas.MergeRequest
+) -> JsonResponse[responses.SuggestionResponse]:
     suggestion = await app.skills.merge(number, body.skill_id, reviewed_by=body.reviewed_by)
     return JsonResponse(responses.build_suggestion_response(suggestion))
 
 
-@router.post(
-    "/skills/propose",
-    summary="Propose skills from the tools in the catalogue",
-    response_model=schemas.ProposalListResponse,
-    responses=errors(400),
-)
-async def propose_skills(app: CurrentApp, body: schemas.ProposeRequest | None = None) -> JsonResponse:
+@router.post("/skills/propose", summary="Propose skills from the tools in the catalogue", responses=errors(400))
+async def propose_skills(
+    app: CurrentApp, body: schemas.ProposeRequest | None = None
+) -> JsonResponse[responses.ProposalListResponse]:
     proposals = await app.propose_skills.propose(**(body or schemas.ProposeRequest()).model_dump())
     return JsonResponse(responses.build_proposals_response(proposals))
 
 
-@router.get(
-    "/skills",
-    summary="List skills with their number of tools",
-    response_model=schemas.SkillListResponse,
-    dependencies=[SEARCH],
-)
+@router.get("/skills", summary="List skills with their number of tools", dependencies=[SEARCH])
 async def list_skills(
     app: CurrentApp, active_only: Annotated[QueryBool, Query(description="Leave out inactive skills.")] = False
-) -> JsonResponse:
+) -> JsonResponse[responses.SkillListResponse]:
     return JsonResponse(responses.build_skills_response(await app.skills.all(active_only=active_only)))
 
 
 @router.post(
-    "/skills",
-    summary="Add a skill, and classify the waiting tools",
-    status_code=201,
-    response_model=schemas.SkillResponse,
-    responses=errors(400, 409),
+    "/skills", summary="Add a skill, and classify the waiting tools", status_code=201, responses=errors(400, 409)
 )
-async def create_skill(app: CurrentApp, body: schemas.NewSkillRequest) -> JsonResponse:
+async def create_skill(app: CurrentApp, body: schemas.NewSkillRequest) -> JsonResponse[responses.SkillResponse]:
     return JsonResponse(responses.build_skill_response(await app.skills.create(body.to_skill(body.id))), 201)
 
 
 @router.get(
-    "/skills/{skill_id}",
-    summary="One skill with its number of tools",
-    response_model=schemas.DescribedSkillResponse,
-    responses=errors(404),
-    dependencies=[SEARCH],
+    "/skills/{skill_id}", summary="One skill with its number of tools", responses=errors(404), dependencies=[SEARCH]
 )
 async def get_skill(
     skill_id: SkillId,
     app: CurrentApp,
     details: Annotated[QueryBool, Query(description="Add `tool_ids` and `updated_at`.")] = False,
-) -> JsonResponse:
+) -> JsonResponse[responses.DescribedSkillResponse | responses.SkillResponse]:
     if details:
         return JsonResponse(responses.build_described_skill_response(await app.skills.describe(skill_id)))
     return JsonResponse(responses.build_skill_response(await app.skills.get(skill_id)))
 
 
-@router.put(
-    "/skills/{skill_id}",
-    summary="Replace a skill; its id stays",
-    response_model=schemas.SkillResponse,
-    responses=errors(400, 404),
-)
-async def replace_skill(skill_id: SkillId, app: CurrentApp, body: schemas.SkillRequest) -> JsonResponse:
+@router.put("/skills/{skill_id}", summary="Replace a skill; its id stays", responses=errors(400, 404))
+async def replace_skill(
+    skill_id: SkillId, app: CurrentApp, body: schemas.SkillRequest
+) -> JsonResponse[responses.SkillResponse]:
     return JsonResponse(responses.build_skill_response(await app.skills.replace(skill_id, body.to_skill(skill_id))))
 
 
 @router.delete(
-    "/skills/{skill_id}",
-    summary="Remove a skill, and classify its tools again",
-    status_code=204,
-    responses=errors(404),
+    "/skills/{skill_id}", summary="Remove a skill, and classify its tools again", status_code=204, responses=errors(404)
 )
 async def remove_skill(skill_id: SkillId, app: CurrentApp) -> None:
     await app.skills.remove(skill_id)
@@ -168,40 +141,30 @@ async def remove_skill(skill_id: SkillId, app: CurrentApp) -> None:
 @router.get(
     "/skills/{skill_id}/tools",
     summary="The tools in a skill, by confidence",
-    response_model=schemas.SkillToolsResponse,
     responses=errors(404),
     dependencies=[SEARCH],
 )
-async def list_skill_tools(skill_id: SkillId, app: CurrentApp) -> JsonResponse:
+async def list_skill_tools(skill_id: SkillId, app: CurrentApp) -> JsonResponse[responses.SkillToolsResponse]:
     return JsonResponse(responses.build_skill_tools_response(skill_id, await app.skills.tools(skill_id)))
 
 
-@router.put(
-    "/tools/{tool_id:path}/skills",
-    summary="Set the skills of a tool",
-    response_model=schemas.ToolSkillsResponse,
-    responses=errors(400, 404),
-)
-async def assign_skills(tool_id: ToolId, app: CurrentApp, body: schemas.ToolSkillsRequest) -> JsonResponse:
+@router.put("/tools/{tool_id:path}/skills", summary="Set the skills of a tool", responses=errors(400, 404))
+async def assign_skills(
+    tool_id: ToolId, app: CurrentApp, body: schemas.ToolSkillsRequest
+) -> JsonResponse[responses.ToolSkillsResponse]:
     return JsonResponse(responses.build_tool_skills_response(await app.skills.assign(tool_id, body.skill_ids)))
 
 
 @router.delete(
     "/tools/{tool_id:path}/skills",
     summary="Let the classifier choose the skills of a tool again",
-    response_model=schemas.ToolSkillsResponse,
     responses=errors(404),
 )
-async def release_tool(tool_id: ToolId, app: CurrentApp) -> JsonResponse:
+async def release_tool(tool_id: ToolId, app: CurrentApp) -> JsonResponse[responses.ToolSkillsResponse]:
     return JsonResponse(responses.build_tool_skills_response(await app.skills.release(tool_id)))
 
 
-@router.post(
-    "/sync",
-    summary="Update catalogue, skills and index now",
-    response_model=schemas.SyncResponse,
-    responses=errors(400),
-)
-async def run_sync(app: CurrentApp, body: schemas.SyncRequest | None = None) -> JsonResponse:
+@router.post("/sync", summary="Update catalogue, skills and index now", responses=errors(400))
+async def run_sync(app: CurrentApp, body: schemas.SyncRequest | None = None) -> JsonResponse[SyncResponse]:
     body = body or schemas.SyncRequest()
     return JsonResponse(build_sync_response(await app.resync.run(reclassify=body.reclassify, force=body.force)))

@@ -11,17 +11,16 @@ from toolscript.domain.errors import NotFound, Unavailable
 from toolscript.surfaces.http.dependencies import ADMIN, METRICS, PUBLIC, CurrentApp, Served
 from toolscript.surfaces.http.openapi import errors
 from toolscript.surfaces.http.responses import JsonResponse
-from toolscript.surfaces.http.schemas.servers import ServerListResponse
-from toolscript.surfaces.http.schemas.tools import HealthResponse, ReadinessResponse
 from toolscript.surfaces.http.server_events import MEDIA_TYPE, describe_servers, stream_servers
-from toolscript.surfaces.json.calls import build_health_response
-from toolscript.surfaces.json.tools import build_readiness_response
+from toolscript.surfaces.json.calls import HealthResponse, build_health_response
+from toolscript.surfaces.json.servers import ServerListResponse
+from toolscript.surfaces.json.tools import ReadinessResponse, build_readiness_response
 
 router = APIRouter(tags=["states"])
 
 
-@router.get("/health", summary="Liveness: the process runs", response_model=HealthResponse, dependencies=[PUBLIC])
-async def get_health(served: Served) -> JsonResponse:
+@router.get("/health", summary="Liveness: the process runs", dependencies=[PUBLIC])
+async def get_health(served: Served) -> JsonResponse[HealthResponse]:
     problem = served.current.observability.audit_problem if served.current else None
     return JsonResponse(build_health_response(problem, describe_languages(served.settings)))
 
@@ -32,10 +31,9 @@ async def get_health(served: Served) -> JsonResponse:
     description="A server is waited for until it has been listed once or has failed, for at most 9 seconds after the "
     "start, and not at all if the catalogue already has what it listed in an earlier run. Servers that join later do "
     "not make the gateway unready. `servers` counts the states: `connecting` are those that it no longer waits for.",
-    response_model=ReadinessResponse,
     dependencies=[PUBLIC],
 )
-async def get_readiness(served: Served, app: CurrentApp) -> JsonResponse:
+async def get_readiness(served: Served, app: CurrentApp) -> JsonResponse[ReadinessResponse]:
     await app.check_ready()
     if not served.is_ready:
         waiting = [s.name for s in app.gateway.statuses if s.state == "connecting"]
@@ -49,7 +47,7 @@ async def get_readiness(served: Served, app: CurrentApp) -> JsonResponse:
     summary="The servers behind the gateway and their states",
     description="With `Accept: text/event-stream`, a stream of server-sent events: the same list now, and whenever it "
     "has changed.",
-    response_model=ServerListResponse,
+    response_model=JsonResponse[ServerListResponse],
     dependencies=[ADMIN],
 )
 async def list_servers(request: Request, served: Served, app: CurrentApp) -> Response:

@@ -20,7 +20,6 @@ from toolscript.surfaces.http.bodies import read_body, run_while_connected
 from toolscript.surfaces.http.dependencies import CALL, SEARCH, CurrentApp, get_caller
 from toolscript.surfaces.http.openapi import errors
 from toolscript.surfaces.http.responses import JsonResponse
-from toolscript.surfaces.http.schemas import tools as schemas
 from toolscript.surfaces.http.schemas.models import ONE_LINE
 from toolscript.surfaces.json import tools as responses
 
@@ -47,21 +46,12 @@ Closest = Annotated[
 ]
 
 
-@router.get(
-    "/search/stats",
-    summary="What is searched, with which model, and why not with the requested one",
-    response_model=schemas.SearchStatsResponse,
-)
-async def get_search_stats(app: CurrentApp) -> JsonResponse:
+@router.get("/search/stats", summary="What is searched, with which model, and why not with the requested one")
+async def get_search_stats(app: CurrentApp) -> JsonResponse[responses.SearchStatsResponse]:
     return JsonResponse(responses.build_stats_response(app, await app.count_indexed_tools()))
 
 
-@router.get(
-    "/search",
-    summary="Find the tools for a task",
-    response_model=schemas.ToolSearchResponse,
-    responses=errors(400),
-)
+@router.get("/search", summary="Find the tools for a task", responses=errors(400))
 async def search_tools(
     request: Request,
     app: CurrentApp,
@@ -90,7 +80,7 @@ async def search_tools(
     explain: Annotated[
         bool, Query(description="Include what each confidence is made of, and how long the stages took.")
     ] = False,
-) -> JsonResponse:
+) -> JsonResponse[responses.ToolSearchResponse]:
     limit = app.settings.search_limit if limit is None else limit
     if closest is None:
         closest = MAX_CLOSEST if threshold is None else 0
@@ -112,19 +102,14 @@ async def search_tools(
     return JsonResponse(response)
 
 
-@router.get("/tools", summary="List tools, prompts and resources", response_model=schemas.ToolListResponse)
-async def list_tools(app: CurrentApp, names: ToolFilter = None) -> JsonResponse:
+@router.get("/tools", summary="List tools, prompts and resources")
+async def list_tools(app: CurrentApp, names: ToolFilter = None) -> JsonResponse[responses.ToolListResponse]:
     items = await app.list_tools.matching(names)
     return JsonResponse(await asyncio.to_thread(responses.build_tools_response, items))
 
 
-@router.get(
-    "/tools/{tool_id:path}",
-    summary="Everything about a tool that a call needs",
-    response_model=schemas.ToolResponse,
-    responses=errors(404),
-)
-async def describe_tool(tool_id: ToolId, app: CurrentApp) -> JsonResponse:
+@router.get("/tools/{tool_id:path}", summary="Everything about a tool that a call needs", responses=errors(404))
+async def describe_tool(tool_id: ToolId, app: CurrentApp) -> JsonResponse[responses.ToolResponse]:
     item = await app.call_tool.describe(tool_id)
     needs_approval = app.approvals.are_needed(item)
     return JsonResponse(responses.build_tool_response(item, app.gateway.find_call_state, needs_approval=needs_approval))
@@ -133,7 +118,6 @@ async def describe_tool(tool_id: ToolId, app: CurrentApp) -> JsonResponse:
 @router.post(
     "/tools/{tool_id:path}",
     summary="Call a tool: the body is a JSON object with its arguments",
-    response_model=Any,
     responses=errors(404, 409, 429, 502, 504),
     openapi_extra={"requestBody": {"content": {"application/json": {"schema": {"type": "object"}}}}},
     dependencies=[CALL],
@@ -153,7 +137,7 @@ async def call_tool(
             description="Cut a larger answer, of four bytes a token: `GET /api/v1/results/{handle}` reads the whole.",
         ),
     ] = None,
-) -> JsonResponse:
+) -> JsonResponse[Any]:
     arguments = _parse_arguments(await read_body(request))
     trace = {name: request.headers[name] for name in TRACE_FIELDS if name in request.headers}
     relay = CallRelay(trace=trace, user=find_user(request.scope["grant"]))

@@ -21,18 +21,13 @@ router = APIRouter(prefix="/api/v1/workflows", tags=["workflows"], dependencies=
 Name = Annotated[str, Path(description="The workflow's name.", examples=["open_issues"])]
 
 
-@router.get("", summary="List the workflows", response_model=schemas.WorkflowListResponse)
-async def list_workflows(app: CurrentApp) -> JsonResponse:
+@router.get("", summary="List the workflows")
+async def list_workflows(app: CurrentApp) -> JsonResponse[responses.WorkflowListResponse]:
     return JsonResponse(responses.build_workflows_response(await app.code.workflows.list_all()))
 
 
-@router.get(
-    "/{name}",
-    summary="A workflow with its program",
-    response_model=schemas.WorkflowResponse,
-    responses=errors(404),
-)
-async def get_workflow(name: Name, app: CurrentApp) -> JsonResponse:
+@router.get("/{name}", summary="A workflow with its program", responses=errors(404))
+async def get_workflow(name: Name, app: CurrentApp) -> JsonResponse[responses.WorkflowResponse]:
     return JsonResponse(responses.build_workflow_response(await app.code.workflows.get(name)))
 
 
@@ -41,22 +36,18 @@ async def get_workflow(name: Name, app: CurrentApp) -> JsonResponse:
     summary="Save a program as a workflow, or replace one",
     description="The program is checked against the types of its parameters and of the tools that it names. The "
     "workflow is a tool of the server `workflows` at once.",
-    response_model=schemas.SavedWorkflowResponse,
     responses=errors(400, 404, 409, 429),
 )
-async def save_workflow(name: Name, request: Request, app: CurrentApp, body: schemas.WorkflowRequest) -> JsonResponse:
+async def save_workflow(
+    name: Name, request: Request, app: CurrentApp, body: schemas.WorkflowRequest
+) -> JsonResponse[responses.SavedWorkflowResponse]:
     workflow = responses.parse_workflow(name, body.model_dump())
     saved = await app.code.workflows.save(workflow, _build_caller(request))
     return JsonResponse(responses.build_saved_response(saved))
 
 
-@router.delete(
-    "/{name}",
-    summary="Remove a workflow",
-    response_model=schemas.WorkflowListResponse,
-    responses=errors(404, 409),
-)
-async def remove_workflow(name: Name, app: CurrentApp) -> JsonResponse:
+@router.delete("/{name}", summary="Remove a workflow", responses=errors(404, 409))
+async def remove_workflow(name: Name, app: CurrentApp) -> JsonResponse[responses.WorkflowListResponse]:
     await app.code.workflows.remove(name)
     return JsonResponse(responses.build_workflows_response(await app.code.workflows.list_all()))
 

@@ -1,1 +1,1 @@
-"""Request and response models."""
+"""Request models."""

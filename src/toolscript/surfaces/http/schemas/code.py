@@ -1,14 +1,12 @@
-"""Requests and responses of code mode."""
+"""Requests of code mode."""
 
 from __future__ import annotations
-
-from typing import Any, Literal
 
 from pydantic import Field
 
 from toolscript.domain.programs import DEFAULT_LIMITS, MAX_LIMITS, Language, RunLimits
 from toolscript.services.code.run import MAX_SESSION_LENGTH, MAX_SOURCE_BYTES, RunRequest, parse_limits
-from toolscript.surfaces.http.schemas.models import RequestModel, ResponseModel
+from toolscript.surfaces.http.schemas.models import RequestModel
 
 
 class LimitsRequest(RequestModel):
@@ -64,54 +62,3 @@ class RunBody(RequestModel):
         return RunRequest(
             self.code, self.language or default_language, limits, self.session, checks_only=self.check_only
         )
-
-
-class RunProblemResponse(ResponseModel):
-    """What the check found in a line."""
-
-    line: int
-    message: str
-    signatures: list[str] = Field(description="Those of the tools that the line calls.")
-
-
-class RunCallResponse(ResponseModel):
-    """A call that the program has made."""
-
-    function: str = Field(description="The tool's id; or search_tools, describe_tool, save_result or load_result.")
-    outcome: str = Field(description="`ok`, or an error code.")
-    ms: float
-
-
-class RunResponse(ResponseModel):
-    """How a run ended."""
-
-    run_id: str = Field(description="The request id of all its calls in the audit.")
-    language: Language
-    end: Literal["done", "rejected", "failed", "time", "cpu", "memory", "calls", "output"] = Field(
-        description="`done`; `rejected`: the check found problems, and nothing was run; `failed`: the program raised "
-        "an error; otherwise the limit that ended it."
-    )
-    value: Any = Field(description="What the program returned; null unless it is done.")
-    printed: str = Field(description="What it printed, also if it is not done.")
-    message: str | None = Field(description="Why it is not done, in one sentence.")
-    line: int | None = Field(description="Where it failed, if that is known.")
-    problems: list[RunProblemResponse] = Field(description="What the check found.")
-    calls: list[RunCallResponse] = Field(description="The calls that it made, in the order in which they ended.")
-    took_ms: float
-
-
-class ProgramTypesResponse(ResponseModel):
-    """The declarations of the tools that a search found, as a program is checked against them."""
-
-    query: str
-    language: Language
-    types: str = Field(description="Source text in the language; empty if no tool was found.")
-    tools: list[str] = Field(description="The ids of the tools in it, best first.")
-    left_out: list[str] = Field(description="The ids of those that the budget had no room for.")
-    quarantined: list[str] = Field(description="The ids of those that a person has to approve first.")
-    tokens: int = Field(description="Its size, at four characters a token.")
-    closest: list[str] = Field(
-        default_factory=list,
-        description="The ids of those below the threshold, where fewer than the limit are above it. Left out if there "
-        "are none.",
-    )

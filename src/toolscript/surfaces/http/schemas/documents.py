@@ -1,4 +1,4 @@
-"""Requests and responses about documents."""
+"""Requests about documents."""
 
 from __future__ import annotations
 
@@ -9,13 +9,8 @@ from pydantic import Field, WithJsonSchema
 from toolscript.domain.documents import Document, check_document
 from toolscript.domain.errors import Invalid, InvalidArguments
 from toolscript.domain.filters import EVERYTHING
-from toolscript.domain.search import SearchPart
 from toolscript.services.documents.search import DocumentQuery, SearchType
 from toolscript.surfaces.http.schemas.models import (
-    DEGRADED,
-    NOTHING_RELEVANT,
-    RELEVANCE,
-    ResponseModel,
     StrictRequestModel,
 )
 from toolscript.surfaces.json.filters import METADATA_VALUE, FiltersModel
@@ -125,74 +120,3 @@ class DocumentBatchRequest(StrictRequestModel):
     def to_documents(self) -> list[Document]:
         """Converts it to documents. Raises InvalidArguments with the document's number and the field."""
         return [each.to_document(each.id, f"documents.{number}.") for number, each in enumerate(self.documents)]
-
-
-class DocumentHitResponse(ResponseModel):
-    """A matching document."""
-
-    doc_id: str
-    score: float = Field(description="Score of the requested ranking, only good for the order; 0 without a query.")
-    relevance: float | None = Field(ge=0, le=1, description=f"{RELEVANCE} Also without a query.")
-    metadata: dict[str, Any]
-    snippet: str | None = Field(description="Best matching part of the text.")
-
-
-class DocumentPageSummary(ResponseModel):
-    """A page of hits without the hits."""
-
-    query_id: str = Field(
-        description="UUID of the search: the `X-Request-ID` of the response, unless the request brought one that is no "
-        "UUID."
-    )
-    took_ms: float
-    total: int = Field(description="Number of matching documents, the same on every page.")
-    total_relation: Literal["eq", "gte"] = Field(description="`eq`: exactly `total` match; `gte`: there may be more.")
-    nothing_relevant: bool = Field(description=NOTHING_RELEVANT)
-    next_page_token: str | None = Field(description="`page_token` of the next page.")
-    degraded: list[SearchPart] = Field(description=DEGRADED)
-
-
-class DocumentPageResponse(DocumentPageSummary):
-    """A page of hits, best first."""
-
-    hits: list[DocumentHitResponse]
-
-
-class PutDocumentResponse(ResponseModel):
-    """What was done with a document."""
-
-    doc_id: str
-    status: Literal["added", "changed", "unchanged"]
-
-
-class PutDocumentsResponse(ResponseModel):
-    """How many documents were added, changed or left as they are."""
-
-    added: int
-    changed: int
-    unchanged: int
-
-
-class DocumentResponse(ResponseModel):
-    """A document as it was added."""
-
-    id: str
-    title: str
-    text: str
-    metadata: dict[str, Any]
-
-
-class ListedDocumentResponse(ResponseModel):
-    """A document without its text."""
-
-    id: str
-    title: str
-    metadata: dict[str, Any]
-    characters: int = Field(description="Length of the text.")
-
-
-class DocumentListResponse(ResponseModel):
-    """Documents in the order of their ids."""
-
-    documents: list[ListedDocumentResponse]
-    next: str | None = Field(description="`after` of the next page.")

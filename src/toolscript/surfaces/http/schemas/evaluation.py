@@ -1,4 +1,4 @@
-"""Requests and responses about search quality."""
+"""Requests about search quality."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import Field
 from toolscript.domain.search import MAX_TASK_CHARACTERS
 from toolscript.evaluation.datasets import JudgedQuery, judge_query
 from toolscript.evaluation.live import MAX_QUERIES
-from toolscript.surfaces.http.schemas.models import RequestModel, ResponseModel
+from toolscript.surfaces.http.schemas.models import RequestModel
 
 MAX_RELEVANT = 100
 
@@ -36,26 +36,3 @@ class EvaluationRequest(RequestModel):
     """Queries to measure."""
 
     queries: list[JudgedQueryRequest] = Field(min_length=1, max_length=MAX_QUERIES)
-
-
-class JudgedSearchResponse(ResponseModel):
-    """What a query found."""
-
-    query: str
-    first: str | None = Field(description="The first tool.")
-    confidence: float = Field(ge=0, le=1, description="That of the first tool; 0 without one.")
-    rank: int = Field(ge=0, description="That of the first right tool; 0 if none is found.")
-    scores: dict[str, float] | None = Field(
-        description="`hit@1`, `r@5`, `r@10`, `ndcg@10`, `c@10` and `mrr`; null for a query that no tool is right for."
-    )
-    is_shown: bool = Field(
-        description="Whether an agent's answer shows a right tool, as a confident one or as one of the closest."
-    )
-    is_silent: bool = Field(description="Whether an agent's answer shows no tool at all.")
-    problem: str | None = Field(description="Why the query cannot be searched: it finds nothing.")
-
-
-class EvaluationResponse(ResponseModel):
-    """What the queries found, in their order."""
-
-    results: list[JudgedSearchResponse]

@@ -1,17 +1,15 @@
-"""Requests and responses about ingest jobs."""
+"""Requests about ingest jobs."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
 from toolscript.domain.files.jobs import JobTarget
 from toolscript.services.ingest.jobs import IngestRequest
-from toolscript.surfaces.http.schemas.models import RequestModel, ResponseModel
-
-State = Literal["waiting", "running", "done", "failed", "cancelled"]
+from toolscript.surfaces.http.schemas.models import RequestModel
 
 
 class IngestOptions(RequestModel):
@@ -52,66 +50,3 @@ class IngestPathsRequest(IngestOptions):
     def to_request(self, target: JobTarget, tenant: str) -> IngestRequest:
         options = super().to_request(target, tenant)
         return replace(options, as_one=self.as_one, obeys_ignore_files=self.ignore_files, max_bytes=self.max_bytes)
-
-
-class JobFileCounts(ResponseModel):
-    """The number of files, in all and by state; a state without files is left out."""
-
-    total: int
-    waiting: int = 0
-    running: int = 0
-    done: int = 0
-    failed: int = 0
-    cancelled: int = 0
-
-
-class JobResponse(ResponseModel):
-    """An ingest job. Each file can be found as soon as it is done."""
-
-    id: str
-    as_: Literal["documents", "knowledge"] = Field(alias="as", description="What the files become.")
-    state: Literal["running", "done", "cancelled"]
-    created: str
-    files: JobFileCounts
-    bytes: int = Field(description="Size of all files.")
-    bytes_done: int = Field(description="Size of the files that are no longer waiting or running.")
-    added: int = Field(description="Documents or sources that are new.")
-    changed: int
-    unchanged: int
-    removed: int = Field(description="Documents that an earlier version of a file had.")
-    passages: int = Field(description="Chunks of the sources (knowledge).")
-    skipped: dict[str, int] = Field(description="How many files and folders were left out, by the reason.")
-
-
-class JobListResponse(ResponseModel):
-    """Jobs, newest first."""
-
-    jobs: list[JobResponse]
-
-
-class JobFileResponse(ResponseModel):
-    """A file of a job."""
-
-    number: int
-    name: str
-    path: str | None = Field(description="Where the gateway reads it; null for an uploaded file.")
-    bytes: int
-    state: State
-    attempts: int
-    steps_done: int = Field(description="How much of `steps` is done: documents, pages or passages.")
-    steps: int
-    added: int
-    changed: int
-    unchanged: int
-    removed: int
-    passages: int
-    title: str = Field(description="Title of the source (knowledge).")
-    problem: str | None = Field(description="Why it, or the last attempt, failed.")
-    warnings: list[str] = Field(description="What could not be read in a file that was read otherwise.")
-
-
-class JobFileListResponse(ResponseModel):
-    """Files of a job, by number."""
-
-    files: list[JobFileResponse]
-    next: int | None = Field(description="`after` of the next page; null at the end.")

@@ -1,24 +1,10 @@
-"""The two kinds of models, requests and responses, and the one shape of all errors."""
+"""The two kinds of models: requests, and responses that `surfaces/json` does not build."""
 
 from __future__ import annotations
 
-from typing import Any
-
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-from toolscript.services.documents.request import USUAL_RELEVANCE
-
-DEGRADED = "Parts of the search that failed."
-RELEVANCE = (
-    "Estimated probability that it is relevant to the query, from its similarity and the words that it shares with the "
-    "query. Comparable between searches, unlike `score`. Null if it is unknown: for a model that it is not fitted "
-    "with, where no words are compared either."
-)
-NOTHING_RELEVANT = (
-    f"Whether nothing has a relevance of `min_relevance`, or without one of {USUAL_RELEVANCE}: the query is most "
-    "likely about something else."
-)
 ONE_LINE = r"^[^\x00-\x1f\x7f-\x9f]*$"
 
 
@@ -35,7 +21,7 @@ class StrictRequestModel(RequestModel):
 
 
 class ResponseModel(BaseModel):
-    """The body of a response, or a part of it. Documents what `surfaces/json` builds."""
+    """The body of a response, or a part of it."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -44,17 +30,3 @@ class CamelResponseModel(ResponseModel):
     """A response with camelCase keys."""
 
     model_config = ConfigDict(alias_generator=to_camel)
-
-
-class ErrorBody(ResponseModel):
-    """What is wrong."""
-
-    code: str = Field(description="One word, for programs.", examples=["VALIDATION_ERROR"])
-    message: str = Field(description="What is wrong, where, and what to do next.")
-    details: dict[str, Any] = Field(description="The same as fields, for programs.", examples=[{"field": "query"}])
-
-
-class ErrorEnvelope(ResponseModel):
-    """The body of every error response."""
-
-    error: ErrorBody

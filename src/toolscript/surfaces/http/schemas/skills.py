@@ -1,4 +1,4 @@
-"""Requests and responses about skills, and about the sync that classifies tools."""
+"""Requests about skills, and about the sync that classifies tools."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, StrictBool, StringConstraints
 
-from toolscript.domain.catalog import MAX_SKILLS, ItemType, Origin, Skill, SuggestionStatus
+from toolscript.domain.catalog import MAX_SKILLS, Skill
 from toolscript.services.catalogue.skill_proposals import MAX_PROPOSALS
 from toolscript.services.catalogue.skills import (
     MAX_CHOSEN,
@@ -16,7 +16,7 @@ from toolscript.services.catalogue.skills import (
     MAX_WORD_LENGTH,
     MAX_WORDS,
 )
-from toolscript.surfaces.http.schemas.models import ONE_LINE, RequestModel, ResponseModel
+from toolscript.surfaces.http.schemas.models import ONE_LINE, RequestModel
 
 Line = Annotated[str, StringConstraints(strip_whitespace=True, pattern=ONE_LINE)]
 Id = Annotated[
@@ -125,136 +125,3 @@ class SyncRequest(RequestModel):
 
     reclassify: StrictBool = Field(default=False, description="Classify every item again.")
     force: StrictBool = Field(default=False, description="Also classify items that a person assigned to skills.")
-
-
-class _SkillFields(ResponseModel):
-    id: str
-    name: str
-    description: str
-    parent_domain: str | None
-    keywords: list[str]
-    examples: list[str]
-
-
-class SkillResponse(_SkillFields):
-    """A skill."""
-
-    is_active: bool
-    tool_count: int
-
-
-class DescribedSkillResponse(SkillResponse):
-    """A skill; its tools with `details`."""
-
-    tool_ids: list[str] = Field(
-        default_factory=list, description="Its tools, the surest first. Left out unless the request has `details`."
-    )
-    updated_at: str | None = Field(
-        default=None, description="When the skill was last changed. Left out unless the request has `details`."
-    )
-
-
-class SkillListResponse(ResponseModel):
-    """All skills."""
-
-    skills: list[SkillResponse]
-    total: int
-
-
-class _SkillToolFields(ResponseModel):
-    id: str
-    server: str
-    name: str
-    type: ItemType
-    description: str
-    is_active: bool
-
-
-class SkillToolResponse(_SkillToolFields):
-    """A tool in a skill, and how it was assigned. The last three fields are left out if the assignment is gone."""
-
-    confidence: float | None = None
-    origin: Origin | None = None
-    is_primary: bool | None = None
-
-
-class SkillToolsResponse(ResponseModel):
-    """The tools in a skill."""
-
-    skill_id: str
-    tools: list[SkillToolResponse]
-    total: int
-
-
-class AssignmentResponse(ResponseModel):
-    """A skill of a tool."""
-
-    skill_id: str
-    confidence: float
-    origin: Origin
-    is_primary: bool
-
-
-class ToolSkillsResponse(_SkillToolFields):
-    """A tool and its skills."""
-
-    skills: list[AssignmentResponse]
-
-
-class SuggestionResponse(ResponseModel):
-    """A suggested skill."""
-
-    id: int
-    name: str
-    description: str
-    keywords: list[str]
-    examples: list[str]
-    source_tool_id: str | None
-    tool_ids: list[str] = Field(description="The tools that were chosen for it, which an approval puts into the skill.")
-    status: SuggestionStatus
-    reviewed_by: str | None
-
-
-class SuggestionListResponse(ResponseModel):
-    """Suggested skills."""
-
-    suggestions: list[SuggestionResponse]
-    total: int
-
-
-class ProposalResponse(_SkillFields):
-    """A proposed skill."""
-
-    tools: list[str]
-    tool_count: int
-    cohesion: float = Field(description="How similar its tools are to each other.")
-    nearest_skill: str | None
-    nearness: float = Field(description="How similar it is to the nearest skill.")
-
-
-class ProposalListResponse(ResponseModel):
-    """Proposed skills."""
-
-    proposals: list[ProposalResponse]
-    total: int
-
-
-class ServerSyncResponse(ResponseModel):
-    """What a sync changed for one server."""
-
-    name: str
-    error: str | None
-    added: int
-    changed: int
-    vanished: int
-    embedded: int
-
-
-class SyncResponse(ResponseModel):
-    """What a sync changed."""
-
-    servers: list[ServerSyncResponse]
-    items: int = Field(description="Number of items in the catalogue.")
-    classified: int
-    refined: int
-    waiting: int = Field(description="Number of items that still wait for a skill.")

@@ -13,7 +13,6 @@ from toolscript.surfaces.callers import is_data_owner
 from toolscript.surfaces.http.dependencies import ADMIN, CurrentApp, require_administrator
 from toolscript.surfaces.http.openapi import errors
 from toolscript.surfaces.http.responses import JsonResponse
-from toolscript.surfaces.http.schemas import access as schemas
 from toolscript.surfaces.json import access as responses
 
 router = APIRouter(prefix="/api/v1/approvals", tags=["access"], dependencies=[ADMIN, Depends(require_administrator)])
@@ -28,9 +27,8 @@ CallId = Annotated[
     summary="List the calls that wait for a person's approval",
     description="Of callers whose clients cannot ask: each waits for 15 minutes. The owner's token is needed "
     "(`toolscript open`), or a key with the scope `admin`, also where other requests need none.",
-    response_model=schemas.PendingCallsResponse,
 )
-async def list_pending_calls(app: CurrentApp) -> JsonResponse:
+async def list_pending_calls(app: CurrentApp) -> JsonResponse[responses.PendingCallsResponse]:
     return JsonResponse(responses.build_pending_calls_response(await app.approvals.pending.list_waiting()))
 
 
@@ -38,10 +36,11 @@ async def list_pending_calls(app: CurrentApp) -> JsonResponse:
     "/{call_id}/approve",
     summary="Approve a call: its caller can repeat it once, within ten minutes",
     description="A key cannot decide about the calls that were made with it.",
-    response_model=schemas.PendingCallResponse,
     responses=errors(404, 409),
 )
-async def approve_call(call_id: CallId, request: Request, app: CurrentApp) -> JsonResponse:
+async def approve_call(
+    call_id: CallId, request: Request, app: CurrentApp
+) -> JsonResponse[responses.PendingCallResponse]:
     call = await app.approvals.pending.decide(call_id, PendingState.APPROVED, decider=_find_decider(app, request))
     return JsonResponse(responses.build_pending_call_response(call))
 
@@ -50,10 +49,11 @@ async def approve_call(call_id: CallId, request: Request, app: CurrentApp) -> Js
     "/{call_id}/decline",
     summary="Decline a call: its caller learns that when it repeats the call",
     description="A key cannot decide about the calls that were made with it.",
-    response_model=schemas.PendingCallResponse,
     responses=errors(404, 409),
 )
-async def decline_call(call_id: CallId, request: Request, app: CurrentApp) -> JsonResponse:
+async def decline_call(
+    call_id: CallId, request: Request, app: CurrentApp
+) -> JsonResponse[responses.PendingCallResponse]:
     call = await app.approvals.pending.decide(call_id, PendingState.DECLINED, decider=_find_decider(app, request))
     return JsonResponse(responses.build_pending_call_response(call))
 

@@ -22,8 +22,8 @@ router = APIRouter(prefix="/api/v1/keys", tags=["access"], dependencies=[ADMIN, 
 KeyName = Annotated[str, Path(max_length=64, description="The key's name.", examples=["ci"])]
 
 
-@router.get("", summary="List all keys, without their secrets", response_model=schemas.KeysResponse)
-async def list_keys(app: CurrentApp) -> JsonResponse:
+@router.get("", summary="List all keys, without their secrets")
+async def list_keys(app: CurrentApp) -> JsonResponse[responses.KeysResponse]:
     return JsonResponse(responses.build_keys_response(await app.keys.list_all()))
 
 
@@ -32,11 +32,10 @@ async def list_keys(app: CurrentApp) -> JsonResponse:
     summary="Create a key: only this response has its secret",
     description="The owner's token is needed (`toolscript open`), TOOLSCRIPT_API_KEY, or a key with the scope `admin`, "
     "which can give no scope that it lacks, and not `documents`.",
-    response_model=schemas.CreatedKeyResponse,
     responses=errors(400, 409),
     openapi_extra=request_body(schemas.CreateKeyRequest),
 )
-async def create_key(request: Request, app: CurrentApp) -> JsonResponse:
+async def create_key(request: Request, app: CurrentApp) -> JsonResponse[responses.CreatedKeyResponse]:
     body = await read_json(request, schemas.CreateKeyRequest, lambda each: each)
     _require_scopes(app, request, body.scopes)
     key, secret = await app.keys.create(
@@ -46,12 +45,9 @@ async def create_key(request: Request, app: CurrentApp) -> JsonResponse:
 
 
 @router.post(
-    "/{name}/revoke",
-    summary="Make a key invalid for good, on every gateway within seconds",
-    response_model=schemas.KeyResponse,
-    responses=errors(404),
+    "/{name}/revoke", summary="Make a key invalid for good, on every gateway within seconds", responses=errors(404)
 )
-async def revoke_key(name: KeyName, app: CurrentApp) -> JsonResponse:
+async def revoke_key(name: KeyName, app: CurrentApp) -> JsonResponse[responses.KeyResponse]:
     return JsonResponse(responses.build_key_response(await app.keys.revoke(name)))
 
 

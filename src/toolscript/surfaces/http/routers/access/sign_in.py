@@ -9,7 +9,8 @@ from toolscript.surfaces.http.bodies import read_json
 from toolscript.surfaces.http.dependencies import PUBLIC, CurrentApp
 from toolscript.surfaces.http.openapi import request_body
 from toolscript.surfaces.http.responses import JsonResponse
-from toolscript.surfaces.http.schemas.access import SignInRequest, SignInResponse
+from toolscript.surfaces.http.schemas.access import SignInRequest
+from toolscript.surfaces.json.access import SignInResponse
 
 MAX_BYTES = 16_384
 
@@ -20,9 +21,8 @@ router = APIRouter(tags=["access"], dependencies=[PUBLIC])
     "/api/v1/sign-in",
     summary="Sign in the page that `toolscript open` has opened",
     description="The code of the link counts once, within five minutes; who can read the data folder can make one.",
-    response_model=SignInResponse,
     openapi_extra=request_body(SignInRequest),
 )
-async def sign_in(request: Request, app: CurrentApp) -> JsonResponse:
+async def sign_in(request: Request, app: CurrentApp) -> JsonResponse[SignInResponse]:
     code = await read_json(request, SignInRequest, lambda body: body.code, MAX_BYTES)
     return JsonResponse({"token": app.sign_ins.redeem(code), "seconds": SESSION_SECONDS})
