@@ -32,7 +32,7 @@ def test_every_command_is_in_one_section_of_the_help() -> None:
     listed = [name for names in SECTIONS.values() for name in names]
     assert len(listed) == len(set(listed))
     assert set(listed) <= COMMANDS.keys()
-    assert COMMANDS.keys() - set(listed) <= {"train-data"}  # a tool of the training, not of the product
+    assert COMMANDS.keys() == set(listed)
 
 
 def test_the_help_of_the_program_lists_sections_with_whole_sentences() -> None:

@@ -133,7 +133,8 @@ def test_a_skill_that_is_not_active_has_topics_only() -> None:
     skill_map = SkillMap(changed, vectors, PLAIN)
     scores = skill_map.compare(unit([1, 0, 0]))
     ((facts, score),) = skill_map.rank_skills(scores)
-    assert (facts, score) == (SkillFacts("b", "B", "", 1), pytest.approx(probability(0.0)))
+    assert facts == SkillFacts("b", "B", "", 1)
+    assert score == pytest.approx(probability(0.0))
     assert dict(zip(skill_map.topics, skill_map.score_topics(scores).tolist(), strict=True)) == {
         ("x", "y"): 1,
         ("z",): 0,

@@ -3,7 +3,7 @@ in refused responses that names it (RFC 6750)."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, TypedDict
 from urllib.parse import urlsplit
 
 from starlette.datastructures import MutableHeaders
@@ -19,11 +19,21 @@ _OK, _UNAUTHORIZED, _FORBIDDEN = 200, 401, 403
 _CHALLENGE = "www-authenticate"
 
 
-def build_resource_metadata(settings: Settings, resource: str) -> dict[str, Any]:
+class ResourceMetadataResponse(TypedDict):
+    """Where callers log in, as RFC 9728 describes it."""
+
+    resource: Annotated[str, "The audience that access tokens need."]
+    authorization_servers: list[str]
+    scopes_supported: list[str]
+    bearer_methods_supported: list[str]
+    resource_name: str
+
+
+def build_resource_metadata(settings: Settings, resource: str) -> ResourceMetadataResponse:
     """Names the authorization server that issues tokens for this gateway, and the scopes."""
     return {
         "resource": resource,
-        "authorization_servers": [settings.jwt_issuer],
+        "authorization_servers": [settings.jwt_issuer or ""],
         "scopes_supported": [scope.value for scope in USER_SCOPES],
         "bearer_methods_supported": ["header"],
         "resource_name": "Toolscript",

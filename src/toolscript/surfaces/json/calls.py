@@ -20,7 +20,7 @@ class AuditEventResponse(TypedDict):
     time: Annotated[str, "When it ended, in UTC."]
     tool: Annotated[
         str,
-        "`server__tool`; of a program that was run `run_code` or `workflows__NAME@VERSION`; of a search "
+        "`server__tool`; of a program that was run `run_code` or `workflows__NAME`; of a search "
         "its type, such as `tools.search`; of a refusal method and path; of a change of a server `add`, `start`, "
         "`stop`, `restart`, `log in` or `log out`.",
     ]
@@ -32,7 +32,7 @@ class AuditEventResponse(TypedDict):
     ms: float
     request_id: Annotated[str, "That of the request: a program and all that it calls have the same."]
     called_by: Annotated[
-        str | None, "The program that called: `run_code`, or `workflows__NAME@VERSION`; null if there is none."
+        str | None, "The program that called: `run_code`, or `workflows__NAME`; null if there is none."
     ]
     bytes: NotRequired[Annotated[int, "Size of the result of a call."]]
     arguments: NotRequired[
