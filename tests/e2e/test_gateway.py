@@ -7,6 +7,7 @@ import os
 import subprocess
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests.servers import make_scripted_spec
 from tests.servers.gateway import RunningGateway, run_gateway
 from tests.servers.preloaded import toolscript_command
 from toolscript.settings import DEFAULT_MODEL
+from toolscript.surfaces.cli.client.announcement import Announcement
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +76,8 @@ def test_a_second_process_that_needs_the_folder_itself_gets_a_clear_message(
 
 @pytest.mark.req("S-05")
 def test_the_note_of_a_killed_gateway_is_ignored(tmp_path: Path) -> None:
-    (tmp_path / "gateway.json").write_text('{"url": "http://127.0.0.1:9", "pid": 1}', encoding="utf-8")
+    killed = Announcement("http://127.0.0.1:9", 1, None, None, "2026-11-19T08:00:00+00:00", {}, None)
+    (tmp_path / "gateway.json").write_text(json.dumps(asdict(killed)), encoding="utf-8")
     found = toolscript("search", "read_file", "--data-dir", str(tmp_path), "--limit", "1", SEARCH_MODEL="hashed-64")
     assert "filesystem__read_file" in found.stdout
     assert found.returncode == 0

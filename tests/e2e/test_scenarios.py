@@ -37,6 +37,7 @@ from toolscript.app.app import App, open_app
 from toolscript.domain.catalog import Item
 from toolscript.services.catalogue.indexing import SyncReport
 from toolscript.settings import DEFAULT_MODEL, Settings, load_settings
+from toolscript.surfaces.cli.client.announcement import announce_gateway
 from toolscript.surfaces.cli.main import run
 from toolscript.surfaces.http import served_app
 from toolscript.surfaces.http.server import HttpServer
@@ -523,8 +524,7 @@ class Relay(HttpDouble):
 @pytest.mark.req("S-06")
 def test_typescript_types_output_format(toolscript: Toolscript, gateway: str, tmp_path: Path) -> None:
     """Scenario: TypeScript types output format."""
-    with Relay(gateway) as relay:
-        (tmp_path / "gateway.json").write_text(json.dumps({"url": relay.root, "pid": os.getpid()}))
+    with Relay(gateway) as relay, announce_gateway(load_settings(data_dir=tmp_path), relay.root):
         shown = toolscript("search", "read file", "--output", "types", DATA_DIR=str(tmp_path)).stdout
     found = json.loads(get(f"{gateway}/search?q=read+file&limit=3"))["results"]
     ids = ",".join(hit["toolId"] for hit in found)
@@ -713,9 +713,9 @@ def call(module: str) -> set[str]:
 
 def types(toolscript: Toolscript, gateway: str, tmp_path: Path, wanted: str) -> str:
     """The module, once it is sure that it is what `get-types` prints."""
-    (tmp_path / "gateway.json").write_text(json.dumps({"url": gateway, "pid": os.getpid()}))
     module = get(f"{gateway}/runtime/tools.ts?filter={wanted}")
-    assert module == toolscript("get-types", wanted, DATA_DIR=str(tmp_path)).stdout
+    with announce_gateway(load_settings(data_dir=tmp_path), gateway):
+        assert module == toolscript("get-types", wanted, DATA_DIR=str(tmp_path)).stdout
     return module
 
 

@@ -17,7 +17,7 @@ from toolscript.surfaces.mcp.definitions import TOOLS
 pytestmark = pytest.mark.req("G-21")
 
 PAGE = (ROOT / "docs" / "guide" / "five-minutes.md").read_text(encoding="utf-8")
-LOOK, MOVE, BACK = re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+_, LOOK, MOVE, BACK = re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 SERVERS = {"excel": 25, "filesystem": 14, "git": 12, "time": 2}
 
 
