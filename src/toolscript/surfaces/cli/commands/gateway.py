@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import logging
 import os
@@ -59,6 +60,9 @@ GC_THRESHOLDS = 10_000, 50, 100
 # A search needs the interpreter lock some 30 times. With Python's default of 5 ms it takes 150 ms while another thread
 # computes, for instance a sync.
 SWITCH_INTERVAL_SECONDS = 0.0002
+# glibc gives threads up to eight heaps a core, and each keeps what was freed in it: a gateway whose servers list new
+# tools all the time needed twice the memory for each of them.
+MAX_HEAPS, M_ARENA_MAX = 2, -8
 SAMPLE = "put my changes into version control"
 # Slower servers connect in the background.
 FIRST_CONNECT_SECONDS = 9.0
@@ -137,6 +141,9 @@ def _find_uvloop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 async def _run_until_stopped(run: GatewayRun, watch: Callable[[], Coroutine[Any, Any, None]] | None) -> None:
     gc.set_threshold(*GC_THRESHOLDS)
+    if sys.platform == "linux":
+        with suppress(OSError, AttributeError):  # another libc than glibc
+            ctypes.CDLL(None).mallopt(M_ARENA_MAX, MAX_HEAPS)
     sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     on_stop_signal(run.stop)
     watching = asyncio.create_task(watch()) if watch else None
