@@ -15,8 +15,8 @@ from toolscript.adapters.openai_api.chat import OpenAiChat
 from toolscript.domain.catalog import Classification, Item, Origin, Skill
 from toolscript.ports.models import Classifier
 from toolscript.retrieval.text.item_text import build_item_text
-from toolscript.services.catalogue.embedding_classifier import EmbeddingClassifier
-from toolscript.services.catalogue.llm_classifier import LlmClassifier
+from toolscript.services.skills.embedding_classifier import EmbeddingClassifier
+from toolscript.services.skills.llm_classifier import LlmClassifier
 
 pytestmark = pytest.mark.req("H-10")
 

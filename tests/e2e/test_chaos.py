@@ -25,8 +25,8 @@ from toolscript.adapters.mcp.client import McpServers
 from toolscript.app.app import App, open_app
 from toolscript.domain.errors import TimedOut, Unavailable, UpstreamFailed
 from toolscript.domain.servers import ServerSpec, ServerStart
-from toolscript.services.catalogue.gateway import Gateway
-from toolscript.services.catalogue.server_connection import Timeouts
+from toolscript.services.servers.connection import Timeouts
+from toolscript.services.servers.gateway import Gateway
 from toolscript.services.tools.call import CallTool
 from toolscript.settings import load_settings
 

@@ -16,8 +16,8 @@ import pytest
 
 from toolscript.adapters.openai_api.chat import OpenAiChat
 from toolscript.domain.catalog import Item, Origin, Skill
-from toolscript.services.catalogue.llm_classifier import LlmClassifier
 from toolscript.services.knowledge.answers import AnswerStatus, AnswerWriter
+from toolscript.services.skills.llm_classifier import LlmClassifier
 from toolscript.services.trust.definition_reader import DefinitionReader
 
 SKILLS = [

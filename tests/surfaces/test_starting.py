@@ -21,9 +21,9 @@ from toolscript.domain.access import ApprovalPolicy
 from toolscript.domain.catalog import Item, Skill
 from toolscript.domain.profiles import ItemRules, Profile
 from toolscript.domain.servers import ServerSpec
-from toolscript.services.catalogue import gateway as gateway_module
-from toolscript.services.catalogue.gateway import Gateway
-from toolscript.services.catalogue.server_connection import Timeouts
+from toolscript.services.servers import gateway as gateway_module
+from toolscript.services.servers.connection import Timeouts
+from toolscript.services.servers.gateway import Gateway
 from toolscript.settings import Settings
 from toolscript.surfaces.http import served_app
 from toolscript.surfaces.http.app import create_http_app

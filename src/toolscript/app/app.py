@@ -66,12 +66,7 @@ from toolscript.services.access.own_logins import OwnLogins
 from toolscript.services.access.plans import Plans, load_plans
 from toolscript.services.access.profiles import Profiles
 from toolscript.services.access.rates import Buckets, Rates
-from toolscript.services.catalogue.embedding_classifier import EmbeddingClassifier
-from toolscript.services.catalogue.gateway import Gateway, Resync
-from toolscript.services.catalogue.llm_classifier import LlmClassifier
 from toolscript.services.catalogue.skill_points import SKILLS
-from toolscript.services.catalogue.skill_proposals import ProposeSkills
-from toolscript.services.catalogue.skills import Skills
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.catalogue.tool_points import TOOLS
@@ -84,6 +79,12 @@ from toolscript.services.documents.search import DocumentSearch
 from toolscript.services.knowledge.points import CHUNKS, EXTRACTIONS
 from toolscript.services.knowledge.search import KnowledgeSearch
 from toolscript.services.results.large_results import LargeResults
+from toolscript.services.servers.gateway import Gateway, Resync
+from toolscript.services.servers.starting_servers import StartingServers
+from toolscript.services.skills.embedding_classifier import EmbeddingClassifier
+from toolscript.services.skills.llm_classifier import LlmClassifier
+from toolscript.services.skills.proposals import ProposeSkills
+from toolscript.services.skills.skills import Skills
 from toolscript.services.support.call_log import CallLog
 from toolscript.services.support.index_sizes import count_points
 from toolscript.services.support.refusals import Refusals
@@ -99,7 +100,6 @@ from toolscript.services.tools.native import NativeItems
 from toolscript.services.tools.native_changes import NativeChanges
 from toolscript.services.tools.overview import ToolOverviews
 from toolscript.services.tools.ranking import ToolRanking
-from toolscript.services.tools.starting_servers import StartingServers
 from toolscript.services.tools.text_contents import FindTextContents
 from toolscript.services.tools.token_costs import TokenCosts
 from toolscript.services.tools.tool_map import DrawToolMap

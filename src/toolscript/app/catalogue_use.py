@@ -7,7 +7,7 @@ from typing import Literal
 from toolscript.domain.catalog import compute_skills_digest
 from toolscript.domain.errors import Invalid
 from toolscript.ports.stores import SkillStore
-from toolscript.services.catalogue.skills_file import load_skills
+from toolscript.services.skills.skills_file import load_skills
 from toolscript.settings import Settings
 
 CatalogueUse = Literal["change", "read", "leave"]

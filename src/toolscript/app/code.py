@@ -18,7 +18,6 @@ from toolscript.ports.results import ResultStore
 from toolscript.ports.sandboxes import Sandbox
 from toolscript.ports.schemas import ArgumentChecker
 from toolscript.ports.workflows import WorkflowStore
-from toolscript.services.catalogue.gateway import Gateway
 from toolscript.services.catalogue.quarantine_review import QuarantineReview
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.sync import Sync
@@ -30,6 +29,7 @@ from toolscript.services.code.slots import MAX_NESTED_RUNS, MAX_RUNS
 from toolscript.services.code.toolset import Toolsets
 from toolscript.services.code.workflow_server import WorkflowServer
 from toolscript.services.code.workflows import MAX_DEPTH, Workflows
+from toolscript.services.servers.gateway import Gateway
 from toolscript.services.support.call_admission import CallAdmission
 from toolscript.services.support.configured_secrets import list_configured_secrets
 from toolscript.services.tools.call import CallTool

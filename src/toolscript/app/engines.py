@@ -16,9 +16,9 @@ from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.logins import AccessTokens
 from toolscript.ports.models import LanguageModel, Reranker
 from toolscript.ports.servers import OnLog, ToolServer, ToolServers, ignore_log
-from toolscript.services.catalogue.gateway import Gateway
-from toolscript.services.catalogue.server_connection import Timeouts
 from toolscript.services.catalogue.sync import Sync
+from toolscript.services.servers.connection import Timeouts
+from toolscript.services.servers.gateway import Gateway
 from toolscript.services.support.call_admission import CallAdmission
 from toolscript.services.tools.demo_gateway import DemoGateway
 from toolscript.settings import Settings

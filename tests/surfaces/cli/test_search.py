@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from toolscript import __version__
-from toolscript.services.catalogue.skills_file import load_skills
+from toolscript.services.skills.skills_file import load_skills
 from toolscript.surfaces.cli.commands.search import show
 from toolscript.surfaces.cli.main import run
 

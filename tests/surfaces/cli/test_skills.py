@@ -18,8 +18,8 @@ from tests.servers.gateway import run_gateway
 from tests.surfaces.cli.data_folders import copy_data
 from toolscript.app.app import open_app
 from toolscript.domain.catalog import Skill, Suggestion
-from toolscript.services.catalogue.skills import CountedSkill
-from toolscript.services.catalogue.skills_file import load_skills
+from toolscript.services.skills.skills import CountedSkill
+from toolscript.services.skills.skills_file import load_skills
 from toolscript.settings import load_settings
 from toolscript.surfaces.cli.commands.skills import to_toml
 from toolscript.surfaces.cli.main import run

@@ -16,7 +16,7 @@ from tests.servers import make_scripted_spec
 from toolscript.app.app import App, open_app
 from toolscript.app.engines import Servers
 from toolscript.domain.servers import ServerSpec, Transport
-from toolscript.services.catalogue.gateway import Gateway
+from toolscript.services.servers.gateway import Gateway
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.http import served_app
 from toolscript.surfaces.http.app import create_http_app

@@ -13,7 +13,7 @@ from toolscript.domain.catalog import Origin, Skill
 from toolscript.domain.errors import Invalid
 from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.skill_points import NO_SKILL, SKILLS
-from toolscript.services.catalogue.skills_file import load_skills
+from toolscript.services.skills.skills_file import load_skills
 from toolscript.settings import Settings
 
 pytestmark = [pytest.mark.req("H-09"), pytest.mark.slow]

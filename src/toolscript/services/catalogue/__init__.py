@@ -1,1 +1,1 @@
-"""The write side of the catalogue: servers, sync, skills and their classification."""
+"""The catalogue: sync, the points of tools and skills in the index, the snapshot that searches read, visibility."""

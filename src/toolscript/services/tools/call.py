@@ -27,9 +27,10 @@ from toolscript.ports.observability import EventSink
 from toolscript.ports.schemas import ArgumentChecker
 from toolscript.ports.stores import ItemStore
 from toolscript.retrieval.text.words import replace_unencodable
-from toolscript.services.catalogue.gateway import Gateway
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.visibility import Visibility
+from toolscript.services.servers.gateway import Gateway
+from toolscript.services.servers.starting_servers import StartingServers
 from toolscript.services.support.configured_secrets import list_configured_secrets
 from toolscript.services.support.search_events import (
     MAX_NAME,
@@ -41,7 +42,6 @@ from toolscript.services.support.search_events import (
 )
 from toolscript.services.tools.approval import Approvals
 from toolscript.services.tools.hybrid_search import ToolSearch
-from toolscript.services.tools.starting_servers import StartingServers
 
 NEAREST = 3
 # Of the time of a call, so that most is left for the tool: waiting for the worker and for other checks, and the check.

@@ -8,7 +8,7 @@ from typing import Any
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.servers import NO_RELAY, CallRelay, CallResult, CallState
-from toolscript.services.catalogue.gateway import Gateway
+from toolscript.services.servers.gateway import Gateway
 
 
 class DemoGateway(Gateway):

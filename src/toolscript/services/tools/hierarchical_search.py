@@ -27,10 +27,10 @@ from toolscript.retrieval.skill_map import Scores, SkillFacts, SkillMap
 from toolscript.retrieval.text.words import replace_unencodable
 from toolscript.services.catalogue.snapshot import CatalogueSnapshot, CatalogueSnapshots, Change
 from toolscript.services.catalogue.visibility import CountBySkill, View, count_everything
+from toolscript.services.servers.starting_servers import StartingServers
 from toolscript.services.support.result_cache import ResultCache
 from toolscript.services.support.search_events import record_tool_search
 from toolscript.services.tools.ranking import RankedTools, ToolRanking
-from toolscript.services.tools.starting_servers import StartingServers
 from toolscript.services.tools.topics import EVERYWHERE, SearchArea, SkillHit, VisibleTopics, list_hits, match_skills
 from toolscript.services.tools.variants import Variants
 

@@ -18,9 +18,9 @@ from toolscript.retrieval.query import QueryRules
 from toolscript.retrieval.text.words import STOP_WORDS, replace_unencodable, stem, term, tokens, words
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.visibility import View
+from toolscript.services.servers.starting_servers import StartingServers
 from toolscript.services.support.search_events import record_tool_search
 from toolscript.services.tools.ranking import Blend, FindEvidence, ToolRanking
-from toolscript.services.tools.starting_servers import StartingServers
 from toolscript.services.tools.variants import Variants
 
 EMBEDDING_SECONDS = 10.0

@@ -27,10 +27,11 @@ from toolscript.domain.quarantine import require_released
 from toolscript.domain.search import SearchReport
 from toolscript.domain.servers import CallRelay
 from toolscript.ports.observability import EventSink
-from toolscript.services.catalogue.gateway import FIRST_LISTING_SECONDS, Gateway
 from toolscript.services.catalogue.quarantine_review import QuarantineReview
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.visibility import Visibility
+from toolscript.services.servers.gateway import FIRST_LISTING_SECONDS, Gateway
+from toolscript.services.servers.starting_servers import StartingServers
 from toolscript.services.support.search_events import (
     MAX_NAME,
     describe_arguments,
@@ -38,7 +39,6 @@ from toolscript.services.support.search_events import (
     record_event,
     record_search,
 )
-from toolscript.services.tools.starting_servers import StartingServers
 
 PAGE_SIZE = 200
 

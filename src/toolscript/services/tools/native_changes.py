@@ -17,9 +17,9 @@ from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import NotFound, Quarantined
 from toolscript.domain.native_names import wrap_uri
 from toolscript.domain.requests import profile_name, share_holder, tenant_name
-from toolscript.services.catalogue.gateway import Gateway
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.visibility import FindView
+from toolscript.services.servers.gateway import Gateway
 from toolscript.services.support.shares import MAX_SUBSCRIPTIONS, Shares
 from toolscript.services.tools.native import NativeItems
 from toolscript.services.tools.overview import ToolOverviews, use_profile

@@ -16,11 +16,11 @@ from toolscript.domain.profiles import MAX_PINNED, Profile
 from toolscript.domain.requests import profile_name
 from toolscript.domain.spelling import suggest
 from toolscript.retrieval.catalogue import ItemFacts
-from toolscript.services.catalogue.gateway import Gateway
-from toolscript.services.catalogue.skills import Skills
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.visibility import View, Visibility
-from toolscript.services.tools.starting_servers import StartingServers
+from toolscript.services.servers.gateway import Gateway
+from toolscript.services.servers.starting_servers import StartingServers
+from toolscript.services.skills.skills import Skills
 
 # What MCP allows in the name of a tool (SEP-986). Clients reject the whole list for a name with other characters.
 _NATIVE_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")

@@ -23,7 +23,7 @@ from toolscript.surfaces.json.tools import (
 )
 
 if TYPE_CHECKING:
-    from toolscript.services.catalogue.gateway import ResyncReport
+    from toolscript.services.servers.gateway import ResyncReport
     from toolscript.services.tools.hierarchical_search import HierarchicalHit, HierarchicalResults
     from toolscript.services.tools.topics import SkillHit
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict, cast
 from toolscript.domain.catalog import ItemType, Origin, Skill, StoredItem, Suggestion, SuggestionStatus
 
 if TYPE_CHECKING:
-    from toolscript.services.catalogue.skill_proposals import Proposal
-    from toolscript.services.catalogue.skills import CountedSkill, DescribedSkill
+    from toolscript.services.skills.proposals import Proposal
+    from toolscript.services.skills.skills import CountedSkill, DescribedSkill
 
 
 class _SkillFields(TypedDict):

@@ -32,8 +32,8 @@ from toolscript.domain.logins import Login, LoginName, StoredLogin, name_login
 from toolscript.domain.servers import CallRelay, ServerSpec, ServerState, Transport
 from toolscript.services.access import logins as module
 from toolscript.services.access.logins import Logins
-from toolscript.services.catalogue.gateway import Gateway
-from toolscript.services.catalogue.server_connection import Timeouts
+from toolscript.services.servers.connection import Timeouts
+from toolscript.services.servers.gateway import Gateway
 
 pytestmark = [pytest.mark.req("G-11", "X-04"), pytest.mark.slow]
 

@@ -18,8 +18,8 @@ from toolscript.domain.errors import LoginRequired, RateLimited, ToolscriptError
 from toolscript.domain.requests import caller_limit, caller_name
 from toolscript.domain.servers import ServerSpec, Transport
 from toolscript.services.access.rates import Buckets
-from toolscript.services.catalogue.gateway import Gateway
-from toolscript.services.catalogue.server_connection import Timeouts
+from toolscript.services.servers.connection import Timeouts
+from toolscript.services.servers.gateway import Gateway
 from toolscript.services.support.call_admission import CallAdmission
 
 pytestmark = pytest.mark.req("G-19")

@@ -28,8 +28,8 @@ from toolscript.surfaces.cli.terminal.text import escape_markup, format_count, p
 if TYPE_CHECKING:
     from toolscript.app.app import App
     from toolscript.domain.servers import ServerStatus
-    from toolscript.services.catalogue.gateway import Gateway
     from toolscript.services.catalogue.indexing import SyncReport
+    from toolscript.services.servers.gateway import Gateway
 
 FILE = "catalogue.json"
 CONNECT_SECONDS = 20.0

@@ -307,14 +307,14 @@ class GatewayRun:
         show(build_search_response(found))
 
     async def _connect(self, app: App) -> None:
-        from toolscript.services.catalogue import server_connection
+        from toolscript.services.servers import connection
 
         # A failure is shown once: by the board in a terminal, elsewhere by the log, which has the time.
         is_logged = not self._console.is_terminal and self._settings.log_level != "error"
         board = Board(self._console, logged=(ServerState.FAILED,) if is_logged else ())
         app.gateway.watch(board.update)
         if self._console.is_terminal and self._settings.log_level == "warning":
-            logger = logging.getLogger(server_connection.__name__)
+            logger = logging.getLogger(connection.__name__)
             logger.addFilter(lambda record: record.getMessage() != "server_failed")
         specs, record = self._configuration.servers, self._choice.record
         if self._choice.note:

@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import Field, StrictBool, StringConstraints
 
 from toolscript.domain.catalog import MAX_SKILLS, Skill
-from toolscript.services.catalogue.skill_proposals import MAX_PROPOSALS
-from toolscript.services.catalogue.skills import (
+from toolscript.services.skills.proposals import MAX_PROPOSALS
+from toolscript.services.skills.skills import (
     MAX_CHOSEN,
     MAX_DESCRIPTION_LENGTH,
     MAX_ID_LENGTH,

@@ -12,7 +12,7 @@ from typing import Any
 from toolscript.configuration.tables import check_keys, describe_problem, read_tables
 from toolscript.domain.catalog import Skill
 from toolscript.domain.errors import Invalid
-from toolscript.services.catalogue.skills import check_skill
+from toolscript.services.skills.skills import check_skill
 
 MAX_SKILLS = 1000
 TOP = ("replace", "skill")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from toolscript.domain.servers import LogSource, ServerState, ServerStatus, Transport
-from toolscript.services.support.server_activity import MAX_CALLS, MAX_CHARACTERS, MAX_LINES, ServerActivity
+from toolscript.services.servers.activity import MAX_CALLS, MAX_CHARACTERS, MAX_LINES, ServerActivity
 
 STATUS = ServerStatus("files", Transport.STDIO, ServerState.READY)
 

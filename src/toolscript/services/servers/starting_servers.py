@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from toolscript.domain.catalog import Item
 from toolscript.domain.search import SearchPart, SearchReport
-from toolscript.services.catalogue.gateway import Gateway
 from toolscript.services.catalogue.visibility import Visibility
+from toolscript.services.servers.gateway import Gateway
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from toolscript.domain.servers import LogSource, ServerListing, ServerSpec, Serv
 from toolscript.ports.servers import ToolServer, ToolServers
 from toolscript.services.catalogue.indexing import MAX_KNOWN_ITEMS, SyncReport
 from toolscript.services.catalogue.sync import Sync
-from toolscript.services.support.server_activity import ServerActivity
+from toolscript.services.servers.activity import ServerActivity
 
 NOT_CONNECTED = "no answer yet"
 

@@ -17,12 +17,12 @@ from toolscript.domain.catalog import MAX_SKILLS, Classification, Item, Skill
 from toolscript.domain.search import SimilarityRange
 from toolscript.ports.models import Embedder
 from toolscript.retrieval.text.item_text import build_item_text
-from toolscript.services.catalogue.embedding_classifier import (
+from toolscript.services.skills.embedding_classifier import (
     MIN_CONFIDENCE,
     EmbeddingClassifier,
     suggest_skill,
 )
-from toolscript.services.catalogue.skills_file import load_skills
+from toolscript.services.skills.skills_file import load_skills
 
 pytestmark = pytest.mark.req("H-10")
 

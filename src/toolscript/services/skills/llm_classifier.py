@@ -16,7 +16,7 @@ from toolscript.domain.prompts import Prompt
 from toolscript.domain.search import Vector
 from toolscript.ports.models import LanguageModel
 from toolscript.retrieval.text.words import split_identifier
-from toolscript.services.catalogue.embedding_classifier import (
+from toolscript.services.skills.embedding_classifier import (
     MAX_DESCRIPTION_LENGTH,
     MAX_NAME_LENGTH,
     MIN_CONFIDENCE,

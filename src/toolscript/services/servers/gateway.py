@@ -39,11 +39,11 @@ from toolscript.domain.servers import (
 from toolscript.domain.spelling import suggest
 from toolscript.ports.servers import ToolServer, ToolServers
 from toolscript.ports.stores import ItemStore, SkillStore
-from toolscript.services.catalogue.server_connection import RefreshResult, ServerConnection, Timeouts
 from toolscript.services.catalogue.sync import ItemCounts, Sync
+from toolscript.services.servers.activity import ServerActivity
+from toolscript.services.servers.connection import RefreshResult, ServerConnection, Timeouts
 from toolscript.services.support.call_admission import CallAdmission
 from toolscript.services.support.concurrency import Progress
-from toolscript.services.support.server_activity import ServerActivity
 
 # How many servers are started at a time only to be listed. Of starts that calls wait for there is no maximum.
 LISTING_SLOTS = 8

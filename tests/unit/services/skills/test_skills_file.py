@@ -11,8 +11,8 @@ import pytest
 
 from toolscript.domain.catalog import Skill, compute_skills_digest
 from toolscript.domain.errors import Invalid
-from toolscript.services.catalogue.skills import check_skill
-from toolscript.services.catalogue.skills_file import load_skills
+from toolscript.services.skills.skills import check_skill
+from toolscript.services.skills.skills_file import load_skills
 
 pytestmark = pytest.mark.req("H-09")
 

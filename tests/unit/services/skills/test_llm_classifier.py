@@ -19,9 +19,9 @@ from toolscript.adapters.openai_api.chat import OpenAiChat
 from toolscript.domain.catalog import UNCLEAR, Assignment, Classification, Item, Origin, Skill, Suggestion
 from toolscript.domain.errors import Invalid, Unavailable, UpstreamFailed
 from toolscript.domain.prompts import Prompt
-from toolscript.services.catalogue import llm_classifier as classify_llm
-from toolscript.services.catalogue.embedding_classifier import suggest_skill
-from toolscript.services.catalogue.llm_classifier import LlmClassifier
+from toolscript.services.skills import llm_classifier as classify_llm
+from toolscript.services.skills.embedding_classifier import suggest_skill
+from toolscript.services.skills.llm_classifier import LlmClassifier
 
 pytestmark = pytest.mark.req("H-10")
 

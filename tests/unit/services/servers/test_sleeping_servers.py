@@ -19,8 +19,8 @@ from toolscript.app.app import App
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import Unavailable, UpstreamFailed
 from toolscript.domain.servers import CallState, ServerSpec, ServerStart
-from toolscript.services.catalogue.gateway import LISTING_SLOTS, Gateway
-from toolscript.services.catalogue.server_connection import Timeouts
+from toolscript.services.servers.connection import Timeouts
+from toolscript.services.servers.gateway import LISTING_SLOTS, Gateway
 from toolscript.services.tools.call import CallTool
 
 pytestmark = pytest.mark.slow

@@ -17,9 +17,9 @@ from toolscript.domain.catalog import Assignment, Classification, Item, Origin, 
 from toolscript.domain.errors import Conflict, Invalid, NotFound, ToolscriptError, Unavailable
 from toolscript.domain.search import Point, Vector
 from toolscript.services.catalogue.skill_points import skills_collection
-from toolscript.services.catalogue.skills import CountedSkill, Skills, find_free_id
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.catalogue.tool_points import TOOLS, tools_collection
+from toolscript.services.skills.skills import CountedSkill, Skills, find_free_id
 
 pytestmark = pytest.mark.req("H-09")
 

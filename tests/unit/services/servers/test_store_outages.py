@@ -15,9 +15,9 @@ from toolscript.adapters.mcp.client import McpServers
 from toolscript.app.app import App
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.servers import ServerState
-from toolscript.services.catalogue.gateway import Gateway
-from toolscript.services.catalogue.server_connection import Timeouts
 from toolscript.services.catalogue.snapshot import Change
+from toolscript.services.servers.connection import Timeouts
+from toolscript.services.servers.gateway import Gateway
 
 pytestmark = [pytest.mark.req("X-07"), pytest.mark.slow]
 

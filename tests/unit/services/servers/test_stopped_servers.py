@@ -15,8 +15,8 @@ from toolscript.adapters.mcp.client import McpServers
 from toolscript.app.app import App
 from toolscript.domain.errors import NotFound, Unavailable, UpstreamFailed
 from toolscript.domain.servers import CallState, ServerSpec, ServerStart, ServerState, ServerStatus
-from toolscript.services.catalogue.gateway import Gateway
-from toolscript.services.catalogue.server_connection import Timeouts
+from toolscript.services.servers.connection import Timeouts
+from toolscript.services.servers.gateway import Gateway
 from toolscript.services.tools.call import CallTool
 
 pytestmark = pytest.mark.slow
