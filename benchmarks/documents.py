@@ -20,7 +20,7 @@ from benchmarks.embedding import find_packaged_model
 from benchmarks.gateway import start_gateway
 from benchmarks.texts import make_documents, make_queries
 from benchmarks.timing import Sample, Table, format_duration, format_number, side_by_side
-from toolscript.adapters.batching_embedder import BatchingEmbedder
+from toolscript.adapters.models.batching_embedder import BatchingEmbedder
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
 from toolscript.adapters.sql.database import Database

@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 
 from benchmarks.texts import make_documents, make_queries
 from benchmarks.timing import Row, Sample, Table, compare_table, measure_seconds, side_by_side
-from toolscript.adapters.batching_embedder import BatchingEmbedder
+from toolscript.adapters.models.batching_embedder import BatchingEmbedder
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.adapters.onnx.model_folders import PACKAGED, ModelFolder, find_locally
 from toolscript.adapters.onnx.runtime import onnxruntime as ort

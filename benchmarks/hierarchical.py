@@ -20,7 +20,7 @@ from benchmarks.gateway import RunningGateway, fetch_json, start_gateway, wait_u
 from benchmarks.texts import make_queries
 from benchmarks.timing import Table, format_duration, format_number
 from tests.servers import make_scripted_spec
-from toolscript.adapters.batching_embedder import BatchingEmbedder
+from toolscript.adapters.models.batching_embedder import BatchingEmbedder
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 
 TOOLS = 10_000

@@ -18,8 +18,8 @@ from benchmarks.gateway import start_gateway
 from benchmarks.texts import make_documents, make_queries
 from benchmarks.timing import Sample, Table, format_duration, format_number, side_by_side
 from tests.servers.mongo import run_mongo
-from toolscript.adapters.batching_embedder import BatchingEmbedder
 from toolscript.adapters.files.reader import FileBooks
+from toolscript.adapters.models.batching_embedder import BatchingEmbedder
 from toolscript.adapters.mongo.knowledge import MongoKnowledge
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.adapters.qdrant.edge import QdrantEdgeIndex

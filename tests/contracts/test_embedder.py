@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tests.fixtures.http_services import EmbeddingsApi
-from toolscript.adapters.batching_embedder import BatchingEmbedder, MultiQueryEmbedder
 from toolscript.adapters.memory import HashedEmbedder
+from toolscript.adapters.models.batching_embedder import BatchingEmbedder, MultiQueryEmbedder
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.adapters.openai_api.embedder import OpenAiEmbedder
 from toolscript.ports.models import Embedder

@@ -11,7 +11,7 @@ import pytest
 
 from tests.fixtures.examples import choose
 from tests.fixtures.rerankers import WORDS, RerankApi, cross_encoder, share
-from toolscript.adapters.http_reranker import HttpReranker
+from toolscript.adapters.models.http_reranker import HttpReranker
 from toolscript.adapters.onnx.reranker import OnnxReranker, find_reranker
 from toolscript.ports.models import Reranker
 

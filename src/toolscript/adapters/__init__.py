@@ -1,1 +1,1 @@
-"""One file per vendor. Each implements a port; only the composition root imports them."""
+"""A folder per vendor, and a folder per subject that several vendors share. Only the composition root imports them."""

@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from toolscript.adapters.private_files import make_private_folder
-from toolscript.adapters.remote_services import is_http_url
+from toolscript.adapters.outgoing.remote_services import is_http_url
 from toolscript.adapters.sql.access.keys import SqlKeys
 from toolscript.adapters.sql.database import Database
+from toolscript.adapters.storage.private_files import make_private_folder
 from toolscript.app.extras import require_extra
 from toolscript.app.knowledge import IN_MEMORY, store_url
 from toolscript.domain.access import TENANT_RULE, Grant, Principal, is_tenant_name

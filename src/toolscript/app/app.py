@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from toolscript.adapters.json_schema.checker import WorkerChecker
-from toolscript.adapters.private_files import make_private_folder, restrict_tree
+from toolscript.adapters.models.vector_cache_files import EmbeddingFiles
 from toolscript.adapters.sql.access.approvals import SqlApprovals
 from toolscript.adapters.sql.access.keys import SqlKeys
 from toolscript.adapters.sql.access.rate_buckets import PostgresBuckets
@@ -26,7 +26,7 @@ from toolscript.adapters.sql.pins import SqlPins
 from toolscript.adapters.sql.results import SqlResults
 from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.adapters.sql.workflows import SqlWorkflows
-from toolscript.adapters.vector_cache_files import EmbeddingFiles
+from toolscript.adapters.storage.private_files import make_private_folder, restrict_tree
 from toolscript.app.access import SignIns, Verifier, check_environment, local_token
 from toolscript.app.catalogue_use import CatalogueUse, seed_skills
 from toolscript.app.code import CodeMode

@@ -10,7 +10,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Protocol
 
-from toolscript.adapters.bounded_json import read_json, write_json
+from toolscript.adapters.sandbox.bounded_json import read_json, write_json
 from toolscript.app.observability import Observability
 from toolscript.domain.errors import Invalid, InvalidArguments, Unavailable
 from toolscript.domain.programs import MAX_LIMITS, Language, RunLimits

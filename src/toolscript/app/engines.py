@@ -129,7 +129,7 @@ async def open_reranker(settings: Settings) -> Reranker | None:
     if not settings.reranker:
         return None
     if settings.reranker.startswith(("http://", "https://")):
-        from toolscript.adapters.http_reranker import HttpReranker
+        from toolscript.adapters.models.http_reranker import HttpReranker
 
         return HttpReranker(settings.reranker, settings.reranker_key, settings.reranker_model)
     try:

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
-from toolscript.adapters.private_files import make_private_folder
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.knowledge import SqlKnowledge, SqlKnowledgeReader
+from toolscript.adapters.storage.private_files import make_private_folder
 from toolscript.app.extras import require_extra
 from toolscript.domain.errors import Invalid
 from toolscript.ports.stores import KnowledgeReader, KnowledgeStore

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 
-from toolscript.adapters.private_files import make_private_folder
-from toolscript.adapters.sealing import InstallationKey
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.logins import SqlLogins
+from toolscript.adapters.storage.private_files import make_private_folder
+from toolscript.adapters.storage.sealing import InstallationKey
 from toolscript.app.extras import require_extra
 from toolscript.app.knowledge import IN_MEMORY, store_url
 from toolscript.domain.errors import Invalid

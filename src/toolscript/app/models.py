@@ -8,8 +8,8 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from toolscript.adapters.batching_embedder import BatchingEmbedder, MultiQueryEmbedder
 from toolscript.adapters.memory import HashedEmbedder
+from toolscript.adapters.models.batching_embedder import BatchingEmbedder, MultiQueryEmbedder
 from toolscript.adapters.onnx.model_folders import (
     PACKAGED,
     PACKAGED_FOR_TOOLS,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolscript.adapters.batching_embedder import BatchingEmbedder
+from toolscript.adapters.models.batching_embedder import BatchingEmbedder
 from toolscript.adapters.observability.audit_sink import AuditSink
 from toolscript.adapters.observability.event_sinks import Sinks, open_http_sink, open_jsonl_sink
 from toolscript.app.audit import open_audit

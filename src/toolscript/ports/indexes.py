@@ -92,7 +92,7 @@ class VectorCache(Protocol):
     >>> import asyncio, tempfile
     >>> from pathlib import Path
     >>> from toolscript.adapters.memory import HashedEmbedder
-    >>> from toolscript.adapters.vector_cache_files import EmbeddingFiles
+    >>> from toolscript.adapters.models.vector_cache_files import EmbeddingFiles
     >>> embedder, cache = HashedEmbedder(), EmbeddingFiles(Path(tempfile.mkdtemp()))
     >>> vector = asyncio.run(embedder.embed_query("show the log"))
     >>> asyncio.run(cache.keep(["git"], embedder.model, {"git__log": ("digest", vector)}))

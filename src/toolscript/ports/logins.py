@@ -13,7 +13,7 @@ class LoginStore(Protocol):
     """Logins by name, encrypted. Several gateways may use one store.
 
     >>> import asyncio
-    >>> from toolscript.adapters.sealing import InstallationKey
+    >>> from toolscript.adapters.storage.sealing import InstallationKey
     >>> from toolscript.adapters.sql.database import Database
     >>> from toolscript.adapters.sql.logins import SqlLogins
     >>> async def save_and_claim():

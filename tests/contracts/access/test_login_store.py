@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from toolscript.adapters.sealing import InstallationKey
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.logins import SqlLogins
+from toolscript.adapters.storage.sealing import InstallationKey
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.logins import Login, LoginName
 from toolscript.ports.logins import LoginStore

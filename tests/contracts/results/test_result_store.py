@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from toolscript.adapters.bounded_json import read_json, write_json
+from toolscript.adapters.sandbox.bounded_json import read_json, write_json
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.results import SqlResults
 from toolscript.services.code.sessions import SessionResults

@@ -11,7 +11,7 @@ import pytest
 from tests.contracts.sandbox import python_escapes, typescript_escapes
 from tests.contracts.sandbox.loop_watch import Delays, watch_loop
 from tests.surfaces.code.conftest import TIMEOUT_SECONDS, CodeClient
-from toolscript.adapters.bounded_json import MAX_PARTS
+from toolscript.adapters.sandbox.bounded_json import MAX_PARTS
 from toolscript.services.code.slots import RunSlots
 
 pytestmark = pytest.mark.req("C-02", "X-06")

@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager
 from heapq import nsmallest
 from typing import Any
 
-from toolscript.adapters.bounded_json import read_json
 from toolscript.adapters.deno.process import DENO_DATA_BYTES, FOLDER, start_deno
-from toolscript.adapters.program_hints import find_hint
-from toolscript.adapters.worker_process import stop_process
+from toolscript.adapters.sandbox.bounded_json import read_json
+from toolscript.adapters.sandbox.program_hints import find_hint
+from toolscript.adapters.workers.process import stop_process
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.programs import MAX_PROGRAM_PROBLEMS, Program, ProgramProblem
 

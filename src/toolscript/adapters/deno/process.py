@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from toolscript.adapters.worker_process import stop_process
+from toolscript.adapters.workers.process import stop_process
 from toolscript.domain.errors import Unavailable
 
 FOLDER = Path(__file__).parent

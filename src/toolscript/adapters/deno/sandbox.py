@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
-from toolscript.adapters.bounded_json import RunValues
 from toolscript.adapters.deno.checker import OPENING, TypeScriptChecker
 from toolscript.adapters.deno.process import OUT_OF_MEMORY, ProgramProcess
-from toolscript.adapters.worker_process import describe_exit
+from toolscript.adapters.sandbox.bounded_json import RunValues
+from toolscript.adapters.workers.process import describe_exit
 from toolscript.domain.errors import Invalid, InvalidArguments, ToolscriptError, Unavailable
 from toolscript.domain.programs import (
     DEFAULT_LIMITS,

@@ -17,7 +17,7 @@ from typing import IO, Any
 
 import toolscript
 from toolscript.adapters.files.parts import BookLimits
-from toolscript.adapters.worker_process import describe_exit, start_worker, stop_process
+from toolscript.adapters.workers.process import describe_exit, start_worker, stop_process
 from toolscript.domain.errors import Invalid
 from toolscript.domain.files.kinds import FILE_ENDINGS, KINDS_BY_ENDING, FileKind, find_ending
 from toolscript.domain.files.regular import open_regular

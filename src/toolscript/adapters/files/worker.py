@@ -12,7 +12,7 @@ from typing import IO, Any
 from toolscript.adapters.files.kinds import QUICK_KINDS, read_kind
 from toolscript.adapters.files.parts import NO_TEXT, BookLimits, ParsedBook, build_book
 from toolscript.adapters.files.sniffing import is_packed, recognise_kind
-from toolscript.adapters.worker_limits import limit_worker
+from toolscript.adapters.workers.limits import limit_worker
 from toolscript.domain.errors import Invalid
 from toolscript.domain.files.kinds import KINDS_BY_ENDING
 from toolscript.domain.knowledge import Book, Position

@@ -12,7 +12,7 @@ from asyncio.subprocess import Process
 from collections.abc import Mapping
 from typing import Any
 
-from toolscript.adapters.worker_process import start_worker, stop_process
+from toolscript.adapters.workers.process import start_worker, stop_process
 from toolscript.domain.catalog import Schema
 from toolscript.domain.errors import TimedOut, Unavailable
 from toolscript.ports.schemas import ArgumentProblem

@@ -24,7 +24,7 @@ from referencing import Registry
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import specification_with
 
-from toolscript.adapters.worker_limits import limit_worker
+from toolscript.adapters.workers.limits import limit_worker
 
 MAX_VALIDATORS = 512
 MAX_MESSAGE_LENGTH = 300

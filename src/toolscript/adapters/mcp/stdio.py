@@ -23,7 +23,7 @@ from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
 from toolscript.adapters.mcp.messages import SEARCHED_BYTES, read_message
-from toolscript.adapters.worker_process import close_stdin, describe_exit
+from toolscript.adapters.workers.process import close_stdin, describe_exit
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.servers import ServerSpec
 from toolscript.ports.servers import OnLog

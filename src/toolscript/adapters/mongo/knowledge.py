@@ -16,14 +16,14 @@ from bson.errors import BSONError, InvalidBSON
 from pymongo import AsyncMongoClient, IndexModel, UpdateOne
 from pymongo.errors import BulkWriteError, OperationFailure, PyMongoError
 
-from toolscript.adapters.knowledge_records import (
+from toolscript.adapters.mongo.records import read_chunk, read_extraction, read_source, reading_order
+from toolscript.adapters.storage.knowledge_records import (
     build_record,
     build_records,
     build_status_values,
     is_storable,
     unknown_source,
 )
-from toolscript.adapters.mongo.records import read_chunk, read_extraction, read_source, reading_order
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.knowledge import Chunk, Extraction, KnowledgeRecords, Source, SourceStatus
 from toolscript.domain.search import TermCounts

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import Any
 
-from toolscript.adapters.program_hints import find_hint
+from toolscript.adapters.sandbox.program_hints import find_hint
 
 NOT_AWAITED = (
     "the program's value is a call that was not awaited, so that it was not made: write `await` before it, or "

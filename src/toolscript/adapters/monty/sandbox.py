@@ -22,9 +22,9 @@ from pydantic_monty import (
     ResourceLimits,
 )
 
-from toolscript.adapters.bounded_json import RunValues, TooMuchJson, read_json
 from toolscript.adapters.monty.hints import NOT_AWAITED, add_hint, is_not_awaited
 from toolscript.adapters.monty.values import convert_value
+from toolscript.adapters.sandbox.bounded_json import RunValues, TooMuchJson, read_json
 from toolscript.domain.errors import InvalidArguments, ToolscriptError, Unavailable
 from toolscript.domain.programs import (
     MAX_PROGRAM_PROBLEMS,

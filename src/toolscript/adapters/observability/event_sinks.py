@@ -17,8 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toolscript.adapters.private_files import make_private_folder, open_private
-from toolscript.adapters.remote_services import hide_credentials, require_http_url
+from toolscript.adapters.outgoing.remote_services import hide_credentials, require_http_url
+from toolscript.adapters.storage.private_files import make_private_folder, open_private
 from toolscript.ports.observability import EventSink
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from toolscript import __version__
-from toolscript.adapters.remote_services import require_http_url
+from toolscript.adapters.outgoing.remote_services import require_http_url
 from toolscript.domain.audit import CALL_EVENTS, SEARCH_EVENTS
 from toolscript.domain.requests import request_id
 

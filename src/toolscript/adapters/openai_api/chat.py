@@ -21,7 +21,7 @@ from jsonschema.exceptions import best_match
 
 from toolscript.adapters.outgoing.bounds import MAX_CHAT_BYTES
 from toolscript.adapters.outgoing.client import AnswerTooLarge, BoundedClient
-from toolscript.adapters.remote_services import (
+from toolscript.adapters.outgoing.remote_services import (
     hide_credentials,
     read_retry_after,
     require_http_url,

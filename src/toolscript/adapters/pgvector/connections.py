@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import psycopg
 from pgvector.psycopg import register_vector
 
-from toolscript.adapters.outages import Outage
-from toolscript.adapters.postgres import (
+from toolscript.adapters.storage.outages import Outage
+from toolscript.adapters.storage.postgres import (
     FAULTS,
     READ_SECONDS,
     STATEMENT_SECONDS,
@@ -19,7 +19,7 @@ from toolscript.adapters.postgres import (
     Connection,
     PostgresPool,
 )
-from toolscript.adapters.worker_threads import WorkerThreads
+from toolscript.adapters.workers.threads import WorkerThreads
 from toolscript.domain.errors import Invalid
 
 T = TypeVar("T")

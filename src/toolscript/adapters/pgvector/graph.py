@@ -10,7 +10,7 @@ import psycopg
 
 from toolscript.adapters.pgvector.connections import Connections, run_sql
 from toolscript.adapters.pgvector.tables import SCHEMA, CollectionTable
-from toolscript.adapters.postgres import READ_SECONDS, Connection
+from toolscript.adapters.storage.postgres import READ_SECONDS, Connection
 from toolscript.domain.errors import ToolscriptError
 
 MAX_DIMENSIONS = 2000

@@ -17,7 +17,7 @@ from toolscript.adapters.pgvector.connections import Connections
 from toolscript.adapters.pgvector.graph import Graphs
 from toolscript.adapters.pgvector.points import Points
 from toolscript.adapters.pgvector.tables import CollectionTable
-from toolscript.adapters.postgres import Connection
+from toolscript.adapters.storage.postgres import Connection
 from toolscript.domain.errors import NotFound
 from toolscript.domain.filters import EVERYTHING, Filter, Payload
 from toolscript.domain.search import Candidate, Collection, Point, TermMatches, Terms, Vector, require_same_model

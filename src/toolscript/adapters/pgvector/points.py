@@ -19,7 +19,7 @@ from toolscript.adapters.pgvector.tables import (
     pad_dimensions,
     raise_max_weight,
 )
-from toolscript.adapters.postgres import Connection
+from toolscript.adapters.storage.postgres import Connection
 from toolscript.domain.errors import Invalid
 from toolscript.domain.filters import Filter, Payload, parse_moment
 from toolscript.domain.search import (

@@ -10,7 +10,7 @@ import psycopg
 from psycopg.sql import Literal
 
 from toolscript.adapters.pgvector.connections import run_sql
-from toolscript.adapters.postgres import Connection
+from toolscript.adapters.storage.postgres import Connection
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.search import Collection, FieldType, require_same_model
 

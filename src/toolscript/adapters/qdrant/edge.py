@@ -11,10 +11,10 @@ from pathlib import Path
 import qdrant_edge as qe
 from filelock import FileLock, Timeout
 
-from toolscript.adapters.private_files import FILE_MODE, make_private_folder, restrict_tree
 from toolscript.adapters.qdrant.conversion import QdrantPackage
 from toolscript.adapters.qdrant.index import QdrantIndex
 from toolscript.adapters.qdrant.shard import MANIFEST, UPSERT_BATCH, Shard, read_manifest
+from toolscript.adapters.storage.private_files import FILE_MODE, make_private_folder, restrict_tree
 from toolscript.domain.errors import IndexDamaged, NotFound, Unavailable
 from toolscript.domain.search import Collection, Point, require_same_model
 

@@ -11,9 +11,9 @@ from qdrant_client import AsyncQdrantClient
 from qdrant_client import models as qm
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
-from toolscript.adapters.outages import Outage, OutageWatch
 from toolscript.adapters.qdrant.conversion import DENSE, ID_FIELD, TERMS, QdrantPackage, field_path, to_candidate
 from toolscript.adapters.qdrant.index import SCROLL_PAGE, QdrantCollection, QdrantIndex, Selection
+from toolscript.adapters.storage.outages import Outage, OutageWatch
 from toolscript.domain.errors import Invalid, NotFound
 from toolscript.domain.search import Candidate, Collection, FieldType, require_same_model
 

@@ -22,10 +22,10 @@ from uuid import UUID
 
 import qdrant_edge as qe
 
-from toolscript.adapters.disk_space import RESERVED_BYTES, measure_free_space, require_space
-from toolscript.adapters.private_files import FILE_MODE, make_private_folder, open_private, private_umask
 from toolscript.adapters.qdrant.conversion import DENSE, FLAGS_FIELD, ID_FIELD, TERMS, field_path, to_candidate
 from toolscript.adapters.qdrant.index import SCROLL_PAGE, Selection
+from toolscript.adapters.storage.disk_space import RESERVED_BYTES, measure_free_space, require_space
+from toolscript.adapters.storage.private_files import FILE_MODE, make_private_folder, open_private, private_umask
 from toolscript.domain.errors import DiskFull, IndexDamaged, Unavailable
 from toolscript.domain.search import Candidate, Collection, FieldType
 

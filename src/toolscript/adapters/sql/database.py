@@ -15,7 +15,7 @@ from string import Template
 from typing import NamedTuple, TypeVar
 
 from toolscript.adapters.sql.session import Row, Session, Sessions, get_first_line
-from toolscript.adapters.worker_threads import WorkerThreads
+from toolscript.adapters.workers.threads import WorkerThreads
 from toolscript.domain.errors import Forbidden, Invalid, Unavailable
 
 T = TypeVar("T")

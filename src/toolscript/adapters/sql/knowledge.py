@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from toolscript.adapters.knowledge_records import (
+from toolscript.adapters.sql.database import Database, upsert
+from toolscript.adapters.sql.session import Row, Session, load
+from toolscript.adapters.sql.terms import ALL_TEXTS
+from toolscript.adapters.storage.knowledge_records import (
     build_record,
     build_records,
     build_status_values,
     is_storable,
     unknown_source,
 )
-from toolscript.adapters.sql.database import Database, upsert
-from toolscript.adapters.sql.session import Row, Session, load
-from toolscript.adapters.sql.terms import ALL_TEXTS
 from toolscript.domain.knowledge import Chunk, Extraction, KnowledgeRecords, Position, Source
 from toolscript.domain.search import TermCounts
 

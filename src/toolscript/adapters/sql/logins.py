@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from toolscript.adapters.sealing import InstallationKey
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.session import Session
+from toolscript.adapters.storage.sealing import InstallationKey
 from toolscript.domain.logins import Login, LoginName, StoredLogin
 
 _WHERE = "WHERE server = :server AND address = :address AND user_name = :user"

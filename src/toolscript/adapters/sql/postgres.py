@@ -12,9 +12,9 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.json import Json
 
-from toolscript.adapters.outages import Outage
-from toolscript.adapters.postgres import FAULTS, STATEMENT_SECONDS, WRITE_SECONDS, PostgresPool
 from toolscript.adapters.sql.session import Dialect, Session, get_first_line
+from toolscript.adapters.storage.outages import Outage
+from toolscript.adapters.storage.postgres import FAULTS, STATEMENT_SECONDS, WRITE_SECONDS, PostgresPool
 from toolscript.domain.errors import Unavailable
 
 

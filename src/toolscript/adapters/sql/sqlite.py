@@ -10,11 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from toolscript.adapters.disk_space import RESERVED_BYTES, measure_free_space
-from toolscript.adapters.outages import Outage
-from toolscript.adapters.private_files import create_private, make_private_folder, restrict
 from toolscript.adapters.sql.session import Dialect, Session, get_first_line
 from toolscript.adapters.sql.sqlite_files import describe_damage, require_usable_files
+from toolscript.adapters.storage.disk_space import RESERVED_BYTES, measure_free_space
+from toolscript.adapters.storage.outages import Outage
+from toolscript.adapters.storage.private_files import create_private, make_private_folder, restrict
 from toolscript.domain.errors import DiskFull, Unavailable, is_disk_full
 
 BUSY_SECONDS = 10

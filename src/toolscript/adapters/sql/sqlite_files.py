@@ -8,7 +8,7 @@ import struct
 import time
 from pathlib import Path
 
-from toolscript.adapters.outages import Outage
+from toolscript.adapters.storage.outages import Outage
 
 # https://www.sqlite.org/fileformat2.html#the_write_ahead_log
 _HEADER, _FRAME = struct.Struct(">8I"), struct.Struct(">6I")

@@ -15,7 +15,7 @@ import httpx
 import jwt
 
 from toolscript.adapters.outgoing.bounds import MAX_KEY_SET_BYTES
-from toolscript.adapters.remote_services import hide_credentials, is_http_url
+from toolscript.adapters.outgoing.remote_services import hide_credentials, is_http_url
 from toolscript.domain.errors import Invalid, Unavailable
 
 SETTING = "TOOLSCRIPT_JWT_JWKS"

@@ -15,7 +15,7 @@ from typing import Any
 
 import jwt
 
-from toolscript.adapters.remote_services import require_unique_keys
+from toolscript.adapters.outgoing.remote_services import require_unique_keys
 from toolscript.adapters.tokens.jwks import KEY_TYPES, KeySet
 from toolscript.domain.access import DEFAULT_PLAN, TENANT_RULE, Grant, Principal, Scope, is_tenant_name
 from toolscript.domain.errors import Forbidden, Invalid, Unauthorized

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from toolscript.adapters.json_schema.checker import WorkerChecker
-from toolscript.adapters.worker_process import start_worker
+from toolscript.adapters.workers.process import start_worker
 from toolscript.domain.errors import TimedOut, Unavailable
 from toolscript.ports.schemas import ArgumentProblem
 

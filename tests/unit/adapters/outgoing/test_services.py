@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler
 import pytest
 
 from tests.fixtures.http_services import HttpDouble
-from toolscript.adapters.http_reranker import HttpReranker
+from toolscript.adapters.models.http_reranker import HttpReranker
 from toolscript.adapters.openai_api.chat import OpenAiChat
 from toolscript.adapters.openai_api.embedder import OpenAiEmbedder
 from toolscript.adapters.outgoing.bounds import MAX_CHAT_BYTES, MAX_EMBEDDINGS_BYTES, MAX_RERANK_BYTES

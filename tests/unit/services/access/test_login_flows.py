@@ -19,9 +19,9 @@ from tests.servers.logins import (
     serving_protected,
 )
 from toolscript.adapters.mcp.oauth.servers import OAuthServers
-from toolscript.adapters.sealing import InstallationKey
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.logins import SqlLogins
+from toolscript.adapters.storage.sealing import InstallationKey
 from toolscript.domain.errors import Conflict, Forbidden, Invalid, NotFound, Unauthorized, Unavailable
 from toolscript.domain.requests import caller_name
 from toolscript.domain.servers import ServerSpec, Transport

@@ -23,9 +23,9 @@ from tests.servers.logins import (
 )
 from toolscript.adapters.mcp.client import McpServers
 from toolscript.adapters.mcp.oauth.servers import OAuthServers
-from toolscript.adapters.sealing import InstallationKey
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.logins import SqlLogins
+from toolscript.adapters.storage.sealing import InstallationKey
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import Forbidden, Invalid, LoginRequired, Unauthorized, Unavailable, UpstreamFailed
 from toolscript.domain.logins import Login, LoginName, StoredLogin, name_login

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tests.fixtures.examples import choose, scale_examples
 from tests.unit.services.tools.test_hybrid_search import searching
-from toolscript.adapters.batching_embedder import BatchingEmbedder
 from toolscript.adapters.memory import HashedEmbedder
+from toolscript.adapters.models.batching_embedder import BatchingEmbedder
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.domain.catalog import Item
 from toolscript.domain.search import MAX_CLOSEST

@@ -11,8 +11,8 @@ import pytest
 
 from tests.fixtures.databases import open_memory_database
 from tests.fixtures.real_servers import load_real_tools
-from toolscript.adapters.batching_embedder import BatchingEmbedder
 from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
+from toolscript.adapters.models.batching_embedder import BatchingEmbedder
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.adapters.sql.items import SqlItems
 from toolscript.adapters.sql.skills import SqlSkills

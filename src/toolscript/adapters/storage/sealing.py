@@ -8,7 +8,7 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-from toolscript.adapters.private_files import make_private_folder, open_private
+from toolscript.adapters.storage.private_files import make_private_folder, open_private
 from toolscript.domain.errors import Invalid, Unavailable
 
 MIN_CHARACTERS = 32

@@ -26,7 +26,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tests.fixtures.examples import choose, scale_examples
 from toolscript.adapters.memory import HashedEmbedder
-from toolscript.adapters.vector_cache_files import LEFTOVER_SECONDS, MAX_OTHER_FILES, EmbeddingFiles
+from toolscript.adapters.models.vector_cache_files import LEFTOVER_SECONDS, MAX_OTHER_FILES, EmbeddingFiles
 from toolscript.domain.search import Vector
 
 SERVERS = ["git", "files"]
@@ -337,7 +337,7 @@ async def test_a_folder_that_cannot_be_created_causes_a_warning(
 
 WRITER = """
 import asyncio, os, pathlib, sys, uuid
-from toolscript.adapters import vector_cache_files as embedding_files
+from toolscript.adapters.models import vector_cache_files as embedding_files
 from toolscript.adapters.memory import HashedEmbedder
 
 def announce(real):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from toolscript.adapters.outages import Outage, OutageWatch
+from toolscript.adapters.storage.outages import Outage, OutageWatch
 from toolscript.domain.errors import Unavailable
 
 T = TypeVar("T")

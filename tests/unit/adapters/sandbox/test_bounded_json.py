@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.contracts.sandbox.loop_watch import watch_loop
 from tests.fixtures.coroutines import finish
 from tests.fixtures.examples import choose, scale_examples
-from toolscript.adapters.bounded_json import (
+from toolscript.adapters.sandbox.bounded_json import (
     MAX_PARTS,
     MAX_UNMEASURED,
     MIN_OPEN_BYTES,

@@ -14,7 +14,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from toolscript.adapters.outages import Outage
+from toolscript.adapters.storage.outages import Outage
 from toolscript.domain.errors import Invalid
 
 CONNECT_SECONDS = 5

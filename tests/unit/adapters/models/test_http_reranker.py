@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.fixtures.rerankers import RerankApi, share
-from toolscript.adapters.http_reranker import HttpReranker
+from toolscript.adapters.models.http_reranker import HttpReranker
 from toolscript.domain.errors import Invalid, Unavailable, UpstreamFailed
 
 pytestmark = pytest.mark.req("D-12")

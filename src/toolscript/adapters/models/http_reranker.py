@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from toolscript.adapters.outgoing.bounds import MAX_RERANK_BYTES, AnswerSize
-from toolscript.adapters.remote_services import hide_credentials, read_retry_after, require_http_url
+from toolscript.adapters.outgoing.remote_services import hide_credentials, read_retry_after, require_http_url
 from toolscript.domain.errors import Invalid, Unavailable, UpstreamFailed
 
 MAX_CONCURRENT_CALLS = 4

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from toolscript.adapters.observability.event_sinks import open_jsonl_sink
-from toolscript.adapters.private_files import make_private_folder, restrict, restrict_tree
+from toolscript.adapters.storage.private_files import make_private_folder, restrict, restrict_tree
 from toolscript.app.app import open_app
 from toolscript.configuration.files import Configuration
 from toolscript.domain.catalog import Item

@@ -14,7 +14,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCRequest
 
 from toolscript.adapters.mcp.stdio import stdio_transport
-from toolscript.adapters.worker_process import stop_process
+from toolscript.adapters.workers.process import stop_process
 from toolscript.domain.servers import ServerSpec, Transport
 
 pytestmark = pytest.mark.slow

@@ -23,7 +23,7 @@ from uuid import uuid4
 
 import numpy as np
 
-from toolscript.adapters.private_files import make_private_folder, open_private
+from toolscript.adapters.storage.private_files import make_private_folder, open_private
 from toolscript.domain.search import Vector
 
 VERSION = 1

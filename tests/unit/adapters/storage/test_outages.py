@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from toolscript.adapters import worker_threads
-from toolscript.adapters.outages import Outage, OutageWatch
-from toolscript.adapters.worker_threads import WorkerThreads
+from toolscript.adapters.storage.outages import Outage, OutageWatch
+from toolscript.adapters.workers import threads as worker_threads
+from toolscript.adapters.workers.threads import WorkerThreads
 from toolscript.domain.errors import DiskFull, NotFound, Unavailable
 
 pytestmark = pytest.mark.req("X-07")

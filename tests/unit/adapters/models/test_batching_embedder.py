@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from toolscript.adapters.batching_embedder import BatchingEmbedder
 from toolscript.adapters.memory import HashedEmbedder
+from toolscript.adapters.models.batching_embedder import BatchingEmbedder
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.search import Vector
 

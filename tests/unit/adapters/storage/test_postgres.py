@@ -9,7 +9,7 @@ import psutil
 import psycopg
 import pytest
 
-from toolscript.adapters.postgres import KEEPALIVES, PostgresPool
+from toolscript.adapters.storage.postgres import KEEPALIVES, PostgresPool
 
 pytestmark = [pytest.mark.req("X-07"), pytest.mark.slow]
 

@@ -1,0 +1,1 @@
+"""What goes around a model of any vendor: batches, cached vectors, and rerankers behind a URL."""

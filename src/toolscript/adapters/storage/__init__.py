@@ -1,0 +1,1 @@
+"""What stores and indexes of several vendors share: private files, outages, encryption, PostgreSQL connections."""
