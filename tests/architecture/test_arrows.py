@@ -18,8 +18,10 @@ from tests.architecture.sources import parse_file, walk_statements
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "toolscript"
 MAX_FILE_LINES = 500
-MAX_FUNCTION_LINES = 50
-MAX_FOLDER_FILES = 20
+# They exist for readers. At 50 lines, functions were cut into private helpers of a few lines that one place calls; at
+# 20 files, subjects were cut into folders of one file.
+MAX_FUNCTION_LINES = 70
+MAX_FOLDER_FILES = 30
 
 # What each folder may import of the package; the longest matching prefix counts.
 ALLOWED_IMPORTS: dict[str, set[str]] = {

@@ -35,9 +35,9 @@ EXIT_CODES: dict[type[ToolscriptError], int] = {
 }
 # Where each command is. Only the one that runs is imported, which takes 40 ms less than all of them.
 COMMANDS = {
-    "approvals": "trust.approvals:approvals",
+    "approvals": "commands.approvals:approvals",
     "call": "commands.tools:call",
-    "calls": "audit.calls:calls",
+    "calls": "commands.calls:calls",
     "completion": "commands.completion:completion",
     "documents": "commands.documents:documents",
     "eval": "commands.evaluate:evaluate",
@@ -55,11 +55,11 @@ COMMANDS = {
     "logout": "commands.login:logout",
     "mcp": "commands.mcp:mcp",
     "open": "commands.open_console:open_console",
-    "quarantine": "trust.quarantine:quarantine",
+    "quarantine": "commands.quarantine:quarantine",
     "results": "commands.tools:results",
     "run": "code.run:run_program",
     "search": "commands.search:search",
-    "servers": "servers.command:servers",
+    "servers": "commands.servers:servers",
     "setup": "setup.command:setup",
     "skills": "commands.skills:skills",
     "sync": "commands.sync:sync",

@@ -23,6 +23,7 @@ from toolscript.surfaces.http.parameters import check_parameters
 from toolscript.surfaces.http.request_shares import RequestShares
 from toolscript.surfaces.http.request_tracking import MCP_PATH, RequestTracking
 from toolscript.surfaces.http.routers import (
+    approvals,
     calls,
     code,
     discovery,
@@ -31,17 +32,18 @@ from toolscript.surfaces.http.routers import (
     feedback,
     hierarchical,
     jobs,
+    keys,
     knowledge,
     logins,
     quarantine,
     results,
     servers,
+    sign_in,
     skills,
     states,
     tools,
     workflows,
 )
-from toolscript.surfaces.http.routers.access import approvals, keys, sign_in
 from toolscript.surfaces.http.served_app import ServedApp
 
 # A request is matched with the routers in this order, at some 30 µs each: those of searches and calls come first.

@@ -1,1 +1,0 @@
-"""Commands that control the servers of a running gateway."""

@@ -1,1 +1,0 @@
-"""Who may use the gateway: signing in, keys, and approvals of calls."""
