@@ -93,7 +93,9 @@ class BatchingEmbedder:
         try:
             vectors = await self._inner.embed_queries(texts)
             for text, vector in zip(texts, vectors, strict=True):
-                self._remember(text, vector)
+                self._cache[text] = vector
+                if len(self._cache) > self._cache_size:
+                    self._cache.popitem(last=False)
                 for result in self._pop_waiting(text):
                     result.set_result(vector)
         except BaseException as error:  # every error belongs to the callers of these queries
@@ -107,8 +109,3 @@ class BatchingEmbedder:
     def _pop_waiting(self, text: str) -> list[asyncio.Future[Vector]]:
         """Removes and returns the results that a caller still waits for."""
         return [result for result in self._waiting.pop(text, ()) if not result.done()]
-
-    def _remember(self, text: str, vector: Vector) -> None:
-        self._cache[text] = vector
-        if len(self._cache) > self._cache_size:
-            self._cache.popitem(last=False)

@@ -97,7 +97,9 @@ class EmbeddingFiles:
             existing = self._own(path, model)
             dimensions = len(next(iter(vectors.values()))[1])
             tools = dict(existing.tools) if existing and existing.dimensions == dimensions else {}
-            tools.update((item_id, _entry(digest, vector)) for item_id, (digest, vector) in vectors.items())
+            for item_id, (digest, vector) in vectors.items():
+                encoded = b2a_base64(vector.astype(_LITTLE_ENDIAN).tobytes(), newline=False).decode()
+                tools[item_id] = {"hash": digest, "vector": encoded}
             kept = _CacheFile(model, dimensions, {i: entry for i, entry in tools.items() if _server_of(i, servers)})
             if kept == existing:
                 return
@@ -196,10 +198,6 @@ def _server_of(item_id: str, servers: Collection[str]) -> str | None:
 def _stamp(path: Path) -> object:
     status = path.stat()
     return path, status.st_mtime_ns, status.st_size, status.st_ino
-
-
-def _entry(digest: str, vector: Vector) -> dict[str, str]:
-    return {"hash": digest, "vector": b2a_base64(vector.astype(_LITTLE_ENDIAN).tobytes(), newline=False).decode()}
 
 
 def _content(kept: _CacheFile, servers: Collection[str]) -> bytes:

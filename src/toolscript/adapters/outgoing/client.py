@@ -66,15 +66,13 @@ class BoundedClient(httpx2.AsyncClient):
             await response.aclose()
             body: httpx2.AsyncByteStream = httpx2.ByteStream(b"")
         else:
-            body = _BoundedBody(response, self._find_bound(response), self._hint, is_stream=self._is_stream(response))
+            bound = self._max_bytes if response.is_success else min(MAX_ERROR_BYTES, self._max_bytes)
+            body = _BoundedBody(response, bound, self._hint, is_stream=self._is_stream(response))
         bounded = httpx2.Response(
             response.status_code, headers=headers, stream=body, request=response.request, extensions=response.extensions
         )
         bounded.next_request = response.next_request
         return bounded
-
-    def _find_bound(self, response: httpx2.Response) -> int:
-        return self._max_bytes if response.is_success else min(MAX_ERROR_BYTES, self._max_bytes)
 
     def _is_stream(self, response: httpx2.Response) -> bool:
         return response.is_success and is_event_stream(response) and response.request.method in self._event_methods

@@ -10,7 +10,7 @@ import asyncio
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from itertools import islice
@@ -153,7 +153,8 @@ def _measure(value: Any, max_bytes: int, convert: _Convert, max_values: float = 
             case dict() | list() | tuple():
                 parts_left -= 1
                 left -= max(2, (4 if isinstance(each, dict) else 2) * len(each))
-                stack += _list_inside(each) if left >= 0 else []
+                if left >= 0:
+                    stack += [*each.keys(), *each.values()] if isinstance(each, dict) else each
             case _:
                 stack.append(_replace(each, convert))
         if left < 0:
@@ -163,35 +164,23 @@ def _measure(value: Any, max_bytes: int, convert: _Convert, max_values: float = 
     return max_bytes - left
 
 
-def _list_inside(value: dict[Any, Any] | list[Any] | tuple[Any, ...]) -> Collection[Any]:
-    return [*value.keys(), *value.values()] if isinstance(value, dict) else value
-
-
 def _measure_simple(value: str | float | None, left: int) -> int:
     match value:
         case str():
-            return _measure_text(value, left)
+            if len(value) > left:
+                return len(value)
+            written = encode_basestring(value)
+            return len(written) if written.isascii() else len(written.encode("utf-8", "replace"))
         case None | bool():
             return 4
         case int():
-            return _measure_integer(value)
+            if value.bit_length() < FEW_BITS:
+                return len(str(value))
+            # More for thousands of digits: the time to write them grows with their square, without a pause.
+            digits = (value.bit_length() - 1) * 3 // 10 + 1
+            return digits + digits * digits // 500
         case _:
             return len(repr(value))
-
-
-def _measure_text(text: str, left: int) -> int:
-    if len(text) > left:
-        return len(text)
-    written = encode_basestring(text)
-    return len(written) if written.isascii() else len(written.encode("utf-8", "replace"))
-
-
-def _measure_integer(number: int) -> int:
-    """Its digits, and more for thousands of them: the time to write them grows with their square, without a pause."""
-    if number.bit_length() < FEW_BITS:
-        return len(str(number))
-    digits = (number.bit_length() - 1) * 3 // 10 + 1
-    return digits + digits * digits // 500
 
 
 def _replace(value: Any, convert: _Convert) -> Any:

@@ -237,20 +237,18 @@ class CatalogueIndex:
         work.missing = {item.id: item.digest for item in items if item.id in lacking}
         work.cached = await self._read_cache(work.missing)
         for start in range(0, len(items), BATCH):
-            await self._write_batch(items[start : start + BATCH], work)
+            batch = items[start : start + BATCH]
+            stored = await self._item_store.get_items([item.id for item in batch])
+            vectors = await self.compute_vectors(stored, work.existing, work.cached)
+            work.cached.update({i: vector for i, vector in vectors.items() if i in work.missing})
+            stored = await self._classify(batch, stored, vectors, work)
+            await self.write_points(stored, vectors)
+            self.on_change(Change.POINTS)
+            work.touched.update(s for i in batch if i.id in work.existing for s in _skill_ids(work.existing[i.id]))
+            work.touched.update(a.skill_id for s in stored for a in s.assignments)
             if progress:
                 progress(min(start + BATCH, len(items)), len(items))
         await self._write_cache(work.cached, work.missing)
-
-    async def _write_batch(self, batch: Sequence[ItemFingerprint], work: IndexPass) -> None:
-        items = await self._item_store.get_items([item.id for item in batch])
-        vectors = await self.compute_vectors(items, work.existing, work.cached)
-        work.cached.update({i: vector for i, vector in vectors.items() if i in work.missing})
-        items = await self._classify(batch, items, vectors, work)
-        await self.write_points(items, vectors)
-        self.on_change(Change.POINTS)
-        work.touched.update(s for i in batch if i.id in work.existing for s in _skill_ids(work.existing[i.id]))
-        work.touched.update(a.skill_id for s in items for a in s.assignments)
 
     async def _classify(
         self, batch: Sequence[ItemFingerprint], items: list[StoredItem], vectors: Mapping[str, Vector], work: IndexPass

@@ -186,12 +186,10 @@ def _compute_parts(rows: Any, weights: Any, members: Sequence[SkillMember]) -> l
     mean = (rows * weights[:, None]).sum(axis=0) / weights.sum()
     length = float(np.linalg.norm(mean))
     own = np.asarray(mean / length, dtype=np.float32) if length else rows[0]
-    facets = find_clusters(rows, _count_facets(len(rows)), starts=1)
+    tools = len(rows)
+    count = tools if tools <= ALL_FACETS else min(MAX_FACETS, math.ceil(math.sqrt(ALL_FACETS * tools)))
+    facets = find_clusters(rows, count, starts=1)
     return [
         _SkillVector(own, length),
         *(_SkillVector(f.centroid, f.cohesion, [members[n] for n in f.members]) for f in facets),
     ]
-
-
-def _count_facets(tools: int) -> int:
-    return tools if tools <= ALL_FACETS else min(MAX_FACETS, math.ceil(math.sqrt(ALL_FACETS * tools)))

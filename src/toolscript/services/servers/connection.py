@@ -431,7 +431,12 @@ class ServerConnection:
             self._require_current(server)
             self._report = report
             counts = Counter(item.type.value for item in listing.items)
-            problems = [*listing.problems, *_describe_left_out(report)]
+            problems = [*listing.problems]
+            if report.left_out:
+                problems.append(
+                    f"it has offered more than {MAX_KNOWN_ITEMS} different tools, prompts and resources: "
+                    f"{report.left_out} new ones are left out"
+                )
             self._contents = {"items": dict(counts), "problems": tuple(problems)}
             self._is_listed, self._must_list, self._failure = True, False, None
             self._set_status(ServerState.READY, **self._contents)
@@ -476,12 +481,3 @@ class ServerConnection:
             return error.message
         log.error("server_fault", extra={"server": self.spec.name}, exc_info=error)
         return f"{type(error).__name__}: {error}"
-
-
-def _describe_left_out(report: SyncReport) -> list[str]:
-    if not report.left_out:
-        return []
-    return [
-        f"it has offered more than {MAX_KNOWN_ITEMS} different tools, prompts and resources: {report.left_out} new "
-        "ones are left out"
-    ]

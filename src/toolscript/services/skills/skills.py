@@ -247,7 +247,8 @@ class Skills:
         return decided
 
     async def _item(self, item_id: str) -> StoredItem:
-        found = await self._item_store.get_items([item_id], active_only=False) if _can_be_stored(item_id) else []
+        is_storable = "\0" not in item_id and not any(unicodedata.category(c) == "Cs" for c in item_id)
+        found = await self._item_store.get_items([item_id], active_only=False) if is_storable else []
         if not found:
             raise NotFound(
                 f"no such item: {item_id!r}: an id is the server's name, two underscores and the tool's name, as "
@@ -343,19 +344,11 @@ def _check_text(field: str, text: str, max_length: int, *, required: bool = Fals
         problem = f"has {len(text)} characters"
     elif required and not text:
         problem = "is blank"
-    elif not _is_plain(text, lines=lines):
+    elif any(unicodedata.category(c) in {"Cc", "Cs"} and not (lines and c in "\n\r\t") for c in text):
         problem = "contains a control character"
     if problem:
         raise Invalid(f"{field} {problem}: expected {allowed}", details={"field": field, "allowed": allowed})
     return text
-
-
-def _is_plain(text: str, *, lines: bool) -> bool:
-    return not any(unicodedata.category(c) in {"Cc", "Cs"} and not (lines and c in "\n\r\t") for c in text)
-
-
-def _can_be_stored(text: str) -> bool:
-    return "\0" not in text and not any(unicodedata.category(c) == "Cs" for c in text)
 
 
 def _clean(text: str, max_length: int) -> str:

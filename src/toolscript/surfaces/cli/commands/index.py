@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import click
 
@@ -16,9 +16,6 @@ from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.command_group import CommandGroup
 from toolscript.surfaces.cli.terminal.progress import show_bar
 from toolscript.surfaces.cli.terminal.text import format_count, print_answer, print_note
-
-if TYPE_CHECKING:
-    from toolscript.app.app import App
 
 NOT_INDEXED = "knowledge is not indexed and cannot be found: there is no embedding model (TOOLSCRIPT_SEARCH_MODEL)"
 
@@ -53,7 +50,9 @@ async def _rebuild(settings: Settings) -> dict[str, Any]:
         with show_bar("Documents") as show_progress:
             documents = await app.ingest_documents.index_all(show_progress)
         with show_bar("Knowledge") as show_progress:
-            knowledge = await _index_knowledge(app, show_progress)
+            # None when there is knowledge and no model to embed it with.
+            is_lost = app.text_model.embedder is None and await app.knowledge.list_sources()
+            knowledge = None if is_lost else await app.ingest_knowledge.index_all(show_progress)
         skills = await app.catalogue_index.scroll(SKILLS, fields=["skill_id"])
         return {
             "model": app.model.embedder.model if app.model.embedder else None,
@@ -63,13 +62,6 @@ async def _rebuild(settings: Settings) -> dict[str, Any]:
             "documents": documents,
             "knowledge": knowledge,
         }
-
-
-async def _index_knowledge(app: App, show_progress: Callable[[int, int], None]) -> int | None:
-    """The number of chunks and extractions indexed; None when there are some and no model to embed them with."""
-    if app.text_model.embedder is None and await app.knowledge.list_sources():
-        return None
-    return await app.ingest_knowledge.index_all(show_progress)
 
 
 def _show(answer: Mapping[str, Any]) -> None:
