@@ -72,9 +72,6 @@ MANY = settings(
     phases=(Phase.explicit, Phase.generate) if EXAMPLES else (Phase.generate,),
     suppress_health_check=list(HealthCheck),
 )
-FEW = settings(MANY, max_examples=int(EXAMPLES or 1))
-# Without the requests at the bounds of each parameter: for routes that answer them as in another test.
-FEWEST = settings(FEW, phases=(Phase.generate,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,36 +203,6 @@ def test_without_credentials_a_route_that_takes_them_is_refused(
         assert refused.status_code != 401
     if {TOKEN: []} in operation.definition.raw["security"]:
         assert_unauthorized(send(gateway))
-
-
-@pytest.mark.extended
-@each_operation
-def test_without_a_token_document_routes_are_refused(operation: Operation, gateway: Gateway) -> None:
-    takes_token = {TOKEN: []} in operation.definition.raw["security"]
-
-    def check(case: schemathesis.Case[Any]) -> None:
-        answer = gateway.answer(case, {})
-        validate(case, answer)
-        if takes_token and case.query.get("as") != "knowledge" and case.method == operation.method.upper():
-            assert_unauthorized(answer)
-
-    send_generated(operation, FEW if takes_token else FEWEST, check)
-
-
-@pytest.mark.extended
-@each_operation
-def test_without_the_key_of_a_gateway_all_but_public_routes_are_refused(
-    operation: Operation, gateway_with_key: Gateway
-) -> None:
-    takes_key = bool(operation.definition.raw["security"])
-
-    def check(case: schemathesis.Case[Any]) -> None:
-        answer = gateway_with_key.answer(case, {})
-        validate(case, answer)
-        if takes_key and case.method == operation.method.upper():
-            assert_unauthorized(answer)
-
-    send_generated(operation, FEW if takes_key else FEWEST, check)
 
 
 def test_every_route_is_described_with_its_errors() -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
+from tests.fixtures.examples import choose
 from toolscript.app.app import App, open_app
 from toolscript.domain.access import Caller, Scope
 from toolscript.domain.servers import CallResult
@@ -51,7 +52,7 @@ async def list_successes(app: App) -> list[tuple[str, str]]:
     return [(success.item_id, success.request) for success in await app.feedback_store.get_verdicts()]
 
 
-@pytest.mark.parametrize("kind", ["hybrid", "hierarchical", "tools"])
+@pytest.mark.parametrize("kind", choose(["hybrid", "hierarchical", "tools"], "hybrid", "tools"))
 async def test_a_search_and_a_call_of_its_hit_are_a_success(app: App, http: httpx.AsyncClient, kind: str) -> None:
     match kind:
         case "hybrid":

@@ -29,6 +29,7 @@ pytestmark = pytest.mark.req("K-01")
 
 SEARCH = "/search_knowledge"
 PARAMETERS = ["query", "limit", "type", "topics", "answer", "context", "min_relevance"]
+CLIENT_HEADERS = ("X-Forwarded-For", "Forwarded", "X-Real-IP", "X-Client-IP", "X-Request-ID")
 CODES = {"VALIDATION_ERROR", "NOT_FOUND", "RATE_LIMITED", "INTERNAL_ERROR"}
 
 
@@ -155,12 +156,6 @@ async def test_keys_have_the_specified_order(http: httpx.AsyncClient) -> None:
     assert list(response["metadata"]) == ["query", "sources_cited", "result_count", "nothing_relevant", "search_type"]
 
 
-@pytest.mark.req("K-02")
-async def test_unknown_parts_of_a_position_are_null(http: httpx.AsyncClient) -> None:
-    response = await search_ok(http, query=ROSES.content, limit=1)
-    assert response["results"][0]["source"]["position"] == {"chapter": "Roses", "section": "Cutting", "page": None}
-
-
 async def test_ten_results_by_default(app: App, http: httpx.AsyncClient) -> None:
     fields: list[int] = []
 
@@ -229,9 +224,7 @@ async def test_query_string_and_body_are_equivalent(http: httpx.AsyncClient, way
     "fields",
     [
         [("type", "warning"), ("type", "decision")],
-        [("type", "warning,decision")],
         [("type", " warning , ,decision, ")],
-        [("type", "warning"), ("type", "decision,decision")],
     ],
 )
 async def test_the_query_string_may_have_several_types(http: httpx.AsyncClient, fields: list[tuple[str, str]]) -> None:
@@ -243,13 +236,9 @@ async def test_the_query_string_may_have_several_types(http: httpx.AsyncClient, 
 @pytest.mark.parametrize(
     ("fields", "expected"),
     [
-        ({"type": "extraction"}, {WARNING.id, DECISION.id}),
         ({"type": ["chunk", "decision"]}, {MOON.id, HARBOUR.id, ROSES.id, DECISION.id}),
-        ({"topics": ["Ships"]}, {HARBOUR.id, WARNING.id}),
         ({"topics": "ships, roses", "type": "chunk"}, {HARBOUR.id, ROSES.id}),
-        ({"type": "", "topics": ""}, {MOON.id, HARBOUR.id, ROSES.id, WARNING.id, DECISION.id}),
         ({"type": [], "topics": []}, {MOON.id, HARBOUR.id, ROSES.id, WARNING.id, DECISION.id}),
-        ({"topics": "no such topic"}, set()),
     ],
 )
 async def test_types_and_topics_filter_the_results(
@@ -269,11 +258,7 @@ def condition(field: str, op: str, value: Any) -> dict[str, Any]:
     ("filters", "expected"),
     [
         ({"must": [condition("authors", "contains", "moon")]}, {MOON.id, HARBOUR.id, WARNING.id}),
-        ({"must": [condition("kind", "in", ["markdown"])]}, {ROSES.id, DECISION.id}),
-        ({"must_not": [condition("extension", "eq", ".pdf")]}, {ROSES.id, DECISION.id}),
         ({"should": [condition("title", "eq", "gardens"), condition("year", "gte", 2020)]}, {ROSES.id, DECISION.id}),
-        ({"must": [condition("date", "lt", "2024-01-01")]}, set()),
-        ({}, {MOON.id, HARBOUR.id, ROSES.id, WARNING.id, DECISION.id}),
     ],
 )
 async def test_filters_on_sources_restrict_the_results(
@@ -287,46 +272,23 @@ async def test_filters_on_sources_restrict_the_results(
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "nothing at all": ({}, "query"),
-    "an empty query": ({"params": {"query": ""}}, "query"),
-    "a blank query": ({"json": {"query": " \n "}}, "query"),
     "a long query in the address": ({"params": {"query": "x" * 1001}}, "query"),
-    "a long query in the body": ({"json": {"query": "x" * 1001}}, "query"),
     "a query that is no text": ({"json": {"query": 7}}, "query"),
-    "a query that is a list": ({"json": {"query": ["moon"]}}, "query"),
-    "a limit of none": ({"params": {"query": "moon", "limit": 0}}, "limit"),
     "a limit that is too large": ({"params": {"query": "moon", "limit": 101}}, "limit"),
     "a limit in words": ({"params": {"query": "moon", "limit": "ten"}}, "limit"),
     "a limit in words in the body": ({"json": {"query": "moon", "limit": "10"}}, "limit"),
-    "half a limit": ({"json": {"query": "moon", "limit": 1.5}}, "limit"),
-    "a limit of true": ({"json": {"query": "moon", "limit": True}}, "limit"),
-    "a limit below": ({"json": {"query": "moon", "limit": -1}}, "limit"),
-    "a type that is no text": ({"json": {"query": "moon", "type": 3}}, "type"),
     "types that are no texts": ({"json": {"query": "moon", "type": ["chunk", 3]}}, "type"),
-    "an empty topic": ({"json": {"query": "moon", "topics": ["roses", " "]}}, "topics"),
     "topics that are an object": ({"json": {"query": "moon", "topics": {"a": 1}}}, "topics"),
-    "too many topics": ({"json": {"query": "moon", "topics": [str(n) for n in range(51)]}}, "topics"),
     "a long topic": ({"params": {"query": "moon", "topics": "x" * 201}}, "topics"),
-    "a query of nothing to be seen": ({"json": {"query": "\x00\x01\x1b \u200b\u2060\ufeff"}}, "query"),
-    "a query of half a character": ({"content": b'{"query": "\\ud800"}'}, "body"),
-    "a type with a NUL": ({"json": {"query": "moon", "type": "war\x00ning"}}, "type"),
-    "a type with a NUL in the address": ({"params": {"query": "moon", "type": "war\x00ning"}}, "type"),
-    "a topic with a NUL": ({"json": {"query": "moon", "topics": ["roses", "a\x00"]}}, "topics"),
-    "a topic with a command to terminals": ({"json": {"query": "moon", "topics": ["\x1b[2J"]}}, "topics"),
-    "a topic with a line end": ({"json": {"query": "moon", "topics": ["a\nb"]}}, "topics"),
     "a topic with half a character": ({"content": b'{"query": "moon", "topics": ["a\\ud800"]}'}, "body"),
     "a field that nobody knows": ({"json": {"query": "moon", "top_k": 3}}, "top_k"),
-    "two queries": ({"params": {"query": "moon"}, "json": {"query": "sea"}}, "query"),
     "two limits": ({"params": {"query": "moon", "limit": 3}, "json": {"limit": 4}}, "limit"),
-    "two types": ({"params": {"query": "moon", "type": "chunk"}, "json": {"type": "warning"}}, "type"),
     "topics in another order": (
         {"params": {"query": "moon", "topics": "a,b"}, "json": {"topics": ["b", "a", "c"]}},
         "topics",
     ),
-    "a parameter that nobody knows": ({"params": {"query": "moon", "topic": "roses"}}, "topic"),
     "a parameter that nobody knows beside a body": ({"params": {"q": "moon"}, "json": {"query": "moon"}}, "q"),
     "an empty parameter that nobody knows": ({"params": "query=moon&top_k"}, "top_k"),
-    "two queries in the address": ({"params": [("query", "moon"), ("query", "sea")]}, "query"),
-    "a query twice": ({"params": [("query", "moon"), ("query", "moon")]}, "query"),
     "two limits in the address": ({"params": [("query", "moon"), ("limit", 3), ("limit", "")]}, "limit"),
     "filters in the address": ({"params": {"query": "moon", "filters": "{}"}}, "filters"),
     "filters that are a text": ({"json": {"query": "moon", "filters": "kind=pdf"}}, "filters"),
@@ -335,25 +297,9 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"json": {"query": "moon", "filters": {"must": [condition("year", "over", 3)]}}},
         "filters.must.0.op",
     ),
-    "a range of words": (
-        {"json": {"query": "moon", "filters": {"must": [condition("date", "gte", "last year")]}}},
-        "filters.must.0.value",
-    ),
-    "a year for a date": (
-        {"json": {"query": "moon", "filters": {"must": [condition("date", "gte", "2024")]}}},
-        "filters.must.0.value",
-    ),
     "an unknown kind of file": (
         {"json": {"query": "moon", "filters": {"must": [condition("kind", "eq", "film")]}}},
         "filters",
-    ),
-    "a kind that is a number": (
-        {"json": {"query": "moon", "filters": {"must": [condition("kind", "in", ["PDF", 3])]}}},
-        "filters",
-    ),
-    "too many conditions": (
-        {"json": {"query": "moon", "filters": {"must": [condition("year", "eq", n) for n in range(101)]}}},
-        "filters.must",
     ),
     "no JSON": ({"params": {"query": "moon"}, "content": b"{"}, "body"),
     "a list for a body": ({"params": {"query": "moon"}, "json": []}, "body"),
@@ -428,13 +374,6 @@ async def test_requests_over_the_rate_are_refused_with_retry_after(app: App) -> 
 
 
 @pytest.mark.req("K-03")
-async def test_invalid_requests_are_counted_too(app: App) -> None:
-    async with open_client(replace_parts(app, knowledge_rates=Rates(2))) as http:
-        statuses = [(await http.post(SEARCH, params={"query": ""})).status_code for _ in range(4)]
-    assert statuses == [422, 422, 429, 429]
-
-
-@pytest.mark.req("K-03")
 async def test_a_refused_request_is_neither_read_nor_searched(app: App) -> None:
     read: list[bytes] = []
 
@@ -459,28 +398,15 @@ async def test_each_address_has_its_own_rate(app: App) -> None:
 
 
 @pytest.mark.req("K-03")
-@pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded", "X-Real-IP", "X-Client-IP", "X-Request-ID"])
-async def test_no_header_changes_the_client(app: App, header: str) -> None:
-    async with open_client(replace_parts(app, knowledge_rates=Rates(1))) as http:
-        response = [
-            (await http.post(SEARCH, params={"query": "moon"}, headers={header: f"198.51.100.{n}"})).status_code
-            for n in range(3)
-        ]
-    assert response == [200, 429, 429]
-
-
-@pytest.mark.req("K-03")
-async def test_a_server_on_a_port_ignores_these_headers_too(app: App) -> None:
+async def test_no_header_changes_the_client(app: App) -> None:
     async with (
         serve(replace_parts(app, knowledge_rates=Rates(1))) as url,
         httpx.AsyncClient(base_url=url, trust_env=False) as http,
     ):
-        response = [
-            (
-                await http.post(SEARCH, params={"query": "moon"}, headers={"X-Forwarded-For": f"198.51.100.{n}"})
-            ).status_code
-            for n in range(3)
-        ]
+        response = []
+        for n in range(3):
+            headers = dict.fromkeys(CLIENT_HEADERS, f"198.51.100.{n}")
+            response.append((await http.post(SEARCH, params={"query": "moon"}, headers=headers)).status_code)
     assert response == [200, 429, 429]
 
 
@@ -520,23 +446,6 @@ async def test_an_unexpected_error_is_reported_without_its_traceback(
 
 
 # --- OpenAPI, metrics and logs ---
-
-
-async def test_openapi_describes_knowledge_search(app: App) -> None:
-    described = create_http_app(ServedApp(app.settings, app)).openapi()["paths"][SEARCH]
-    assert described.keys() == {"post"}
-    post = described["post"]
-    assert (post["operationId"], post["security"], post["tags"]) == (
-        "search_knowledge",
-        [{"key": ["knowledge"]}, {}],
-        ["knowledge"],
-    )
-    assert post["responses"].keys() == {"200", "401", "403", "413", "422", "429", "500", "503"}
-    assert [parameter["name"] for parameter in post["parameters"]] == PARAMETERS
-    assert not any(parameter["required"] for parameter in post["parameters"])
-    assert post["requestBody"]["required"] is False
-    schema = post["requestBody"]["content"]["application/json"]["schema"]
-    assert list(schema["properties"]) == [*PARAMETERS, "filters"]
 
 
 async def searches(http: httpx.AsyncClient) -> dict[str, float]:

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from pymongo import MongoClient
 
+from tests.fixtures.examples import choose
 from tests.fixtures.faults import FAULTS as COMMON_FAULTS
 from tests.fixtures.faults import Fault, FaultyAdapter, hang, returning
 from tests.fixtures.knowledge_search import HARBOUR, TIDES, WARNING, stock, stock_mongo
@@ -40,6 +41,9 @@ MAX_SECONDS = 30.0
 CODES = {"VALIDATION_ERROR", "NOT_FOUND", "RATE_LIMITED", "INTERNAL_ERROR"}
 
 FAULTS: Mapping[str, Fault] = {**COMMON_FAULTS, "a number": returning(lambda _: 42)}
+
+# An error, an answer that never comes and one that is none; the others are tried in `make test-all`.
+SOME_FAULTS = ("unavailable", "hangs", "none")
 
 # The part that fails, its method, and the adapter in the error.
 PLACES: Mapping[str, tuple[str, str, str]] = {
@@ -114,7 +118,7 @@ async def search_ok(http: httpx.AsyncClient, **more: Any) -> dict[str, Any]:
     return response
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", choose(FAULTS, *SOME_FAULTS))
 @pytest.mark.parametrize("place", PLACES)
 async def test_a_failing_required_part_is_a_503_within_the_deadline(app: App, place: str, fault: str) -> None:
     part, method, adapter = PLACES[place]
@@ -122,7 +126,7 @@ async def test_a_failing_required_part_is_a_503_within_the_deadline(app: App, pl
         check_503(await post_search(http), adapter)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", choose(FAULTS, *SOME_FAULTS))
 @pytest.mark.parametrize(("failing", "left"), [(CHUNKS, "extraction"), (EXTRACTIONS, "chunk")])
 async def test_one_failing_collection_degrades_the_search(app: App, failing: str, left: str, fault: str) -> None:
     async with open_client(app) as healthy, open_client(app, ("index", "dense", FAULTS[fault], (failing,))) as http:
@@ -135,7 +139,7 @@ async def test_one_failing_collection_degrades_the_search(app: App, failing: str
     assert "degraded" not in well["metadata"]
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", choose(FAULTS, *SOME_FAULTS))
 async def test_a_failing_collection_that_is_not_searched_does_not_matter(app: App, fault: str) -> None:
     async with open_client(app, ("index", "dense", FAULTS[fault], (CHUNKS,))) as http:
         response = await search_ok(http, type="extraction")
@@ -145,7 +149,7 @@ async def test_a_failing_collection_that_is_not_searched_does_not_matter(app: Ap
 
 
 @pytest.mark.parametrize("method", ["describe", "open"])
-@pytest.mark.parametrize("fault", [name for name in FAULTS if name not in {"none", "a number"}])
+@pytest.mark.parametrize("fault", choose([name for name in FAULTS if name not in {"none", "a number"}], *SOME_FAULTS))
 async def test_an_index_that_cannot_be_opened_is_a_503(app: App, method: str, fault: str) -> None:
     async with open_client(app, ("index", method, FAULTS[fault], ())) as http:
         check_503(await post_search(http), "index")

