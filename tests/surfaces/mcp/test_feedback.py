@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from mcp_types import CallToolRequestParams
 
+from tests.fixtures.examples import choose
 from toolscript.app.app import App
 from toolscript.domain.access import Caller, Principal
 from toolscript.domain.servers import CallResult
@@ -40,7 +41,9 @@ async def list_successes(app: App) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize(
-    "how", [{}, {"strategy": "direct"}, {"type": "tool"}, {"skill_ids": ["version_control"]}], ids=str
+    "how",
+    choose([{}, {"strategy": "direct"}, {"type": "tool"}, {"skill_ids": ["version_control"]}], {}, {"type": "tool"}),
+    ids=str,
 )
 async def test_a_call_of_a_hit_is_a_success(app: App, how: dict[str, object]) -> None:
     if "skill_ids" in how:

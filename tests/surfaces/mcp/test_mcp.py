@@ -247,15 +247,6 @@ async def test_any_tool_is_found_described_and_called(
     assert answered.content
 
 
-@pytest.mark.extended
-@pytest.mark.req("G-08")
-async def test_every_tool_can_be_found_by_its_id_and_described(agent: Agent) -> None:
-    for item in load_demo_items():
-        tool_id = f"all__{item.name}"
-        assert (await agent.find(tool_id, limit=1)) == [tool_id]
-        assert json.loads(await agent.text("describe_tool", tool_id=tool_id))["inputSchema"] == item.input_schema
-
-
 @pytest.mark.req("G-08")
 async def test_a_result_has_id_confidence_reason_signature_and_description(
     agent: Agent,
@@ -356,10 +347,8 @@ async def test_every_strategy_can_be_limited_to_one_type(agent: Agent, strategy:
     ("tool", "arguments", "message"),
     [
         ("search_tools", {"strategy": "best"}, "strategy: must be one of standard, hierarchical, direct"),
-        ("search_tools", {"strategy": ["direct"]}, "strategy: must be one of standard, hierarchical, direct"),
         ("search_tools", {"type": "tools"}, "type: must be one of tool, prompt, resource, or left out"),
         ("search_tools", {"skill_ids": "databases"}, "skill_ids: must be a list of at most"),
-        ("search_tools", {"skill_ids": [7]}, "skill_ids: must be a list of at most"),
         ("search_tools", {"skill_ids": [" "]}, "skill_ids: must not be blank"),
         ("search_tools", {"skill_ids": [f"s{n}" for n in range(11)]}, "a list of at most 10 strings, or left out"),
         (
@@ -375,7 +364,6 @@ async def test_every_strategy_can_be_limited_to_one_type(agent: Agent, strategy:
         ("search_tools", {"skill_ids": ["q"]}, "no such skill: 'q': search_skills finds the ids"),
         ("search_tools", {"query": "x" * 2000, "strategy": "direct"}, "at most 1000"),
         ("search_skills", {"query": " "}, "query: must not be blank"),
-        ("search_skills", {"query": "x" * 2000}, "at most 1000"),
         ("search_skills", {"limit": 0}, "limit: must be a whole number from 1 to 20"),
     ],
 )
@@ -456,18 +444,14 @@ async def test_arguments_that_are_not_an_object_are_refused_with_the_signature(a
         ("search_tools", {"query": 7}, "query: must be a string"),
         ("search_tools", {"query": "?!"}, "blank"),
         ("search_tools", {"query": "x" * 9000}, "at most 8000"),
-        ("search_tools", {"query": "x", "limit": 0}, "limit: must be a whole number from 1 to 20"),
         ("search_tools", {"query": "x", "limit": 21}, "limit: must be a whole number from 1 to 20"),
         ("search_tools", {"query": "x", "limit": "3"}, "limit: must be a whole number from 1 to 20"),
-        ("describe_tool", {}, "tool_id is missing: it must be a string"),
-        ("call_tool", {"arguments": {}}, "tool_id is missing: it must be a string"),
         ("call_tool", {"tool_id": 7}, "tool_id: must be a string"),
         (
             "call_tool",
             {"tool": "good__echo", "arguments": {}},
             "tool_id is missing: it must be a string; unknown: 'tool'; did you mean tool_id?",
         ),
-        ("search_tools", {"task": "read"}, "query is missing: it must be a string; unknown: 'task'"),
         ("good__echo", {"text": "x"}, "call_tool"),
         ("no_such_tool", {}, "search_tools, search_skills, describe_tool, call_tool"),
     ],
@@ -483,12 +467,6 @@ async def test_a_wrong_call_is_refused_with_the_reason(
 async def test_an_unknown_tool_is_refused_with_the_nearest_names(agent: Agent, tool: str) -> None:
     text = await agent.refusal(tool, tool_id="good__ecoh")
     assert "no such tool: 'good__ecoh': did you mean good__echo" in text
-
-
-@pytest.mark.req("G-08")
-async def test_a_search_without_results_says_so(agent: Agent) -> None:
-    text = await agent.text("search_tools", query="zzyzx qwrtp")
-    assert text.startswith("No tools found for 'zzyzx qwrtp'")
 
 
 @pytest.mark.req("Q-06")
@@ -566,30 +544,6 @@ async def test_resources_and_their_templates_are_found_and_read(agent: Agent) ->
 
 
 @pytest.mark.req("G-08", "G-05")
-async def test_images_audio_and_resources_in_a_result_pass_through(agent: Agent) -> None:
-    blocks = (await agent.call("call_tool", tool_id="blocks__draw")).content
-    shown = [block.model_dump(by_alias=True, exclude_none=True) for block in blocks]
-    assert [block["type"] for block in shown] == ["text", "image", "audio", "resource_link", "resource"]
-    assert shown[1] == {
-        "type": "image",
-        "data": "aGVsbG8=",
-        "mimeType": "image/png",
-        "annotations": {"audience": ["user"]},
-    }
-    assert shown[4]["resource"]["text"] == "Welcome."
-
-
-@pytest.mark.req("G-08", "G-05")
-async def test_unknown_blocks_become_text_and_empty_results_are_valid(agent: Agent) -> None:
-    strange = await agent.text("call_tool", tool_id="blocks__hologram")
-    assert "hologram" in strange
-    assert "Look:" in strange
-    assert not (await agent.call("call_tool", tool_id="blocks__silent")).is_error
-    result = await agent.call("call_tool", tool_id="blocks__only_structured")
-    assert (result.structured_content, text_of(result)) == ({"answer": 42}, '{"answer": 42}')
-
-
-@pytest.mark.req("G-08", "G-05")
 async def test_nan_in_a_result_does_not_break_the_connection(agent: Agent) -> None:
     answered = await agent.call("call_tool", tool_id="blocks__not_a_number")
     assert text_of(answered)
@@ -617,14 +571,6 @@ async def url(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> A
         await app.gateway.settle(TIMEOUT_SECONDS)
         async with serve(app) as address:
             yield address
-
-
-@pytest.mark.req("G-08")
-@pytest.mark.parametrize("mode", ["auto", "legacy"])
-async def test_clients_of_the_old_and_the_new_protocol_are_served(url: str, mode: str) -> None:
-    async with Client(f"{url}/mcp", mode=mode) as client:
-        assert [tool.name for tool in (await client.list_tools()).tools] == LISTED
-        assert not (await Agent(client).call("call_tool", tool_id="good__pid")).is_error
 
 
 @pytest.mark.req("X-03", "G-08")
@@ -670,30 +616,6 @@ async def test_only_post_is_allowed_because_there_are_no_sessions_and_no_streams
     async with httpx.AsyncClient(headers=headers, timeout=TIMEOUT_SECONDS) as http:
         answer = await http.request(method, f"{url}/mcp")
     assert (answer.status_code, answer.headers["Allow"]) == (405, "POST")
-
-
-@pytest.mark.req("G-08", "X-05")
-async def test_a_subscription_is_a_stream_that_starts_with_what_can_be_followed(url: str) -> None:
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {},
-        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
-    }
-    params = {"_meta": meta, "notifications": {"toolsListChanged": True}}
-    headers = {
-        "Accept": "application/json, text/event-stream",
-        "Mcp-Protocol-Version": "2026-07-28",
-        "Mcp-Method": "subscriptions/listen",
-    }
-    request = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}
-    async with (
-        httpx.AsyncClient(headers=headers, timeout=TIMEOUT_SECONDS) as http,
-        http.stream("POST", f"{url}/mcp", json=request) as answer,
-    ):
-        first = await anext(line async for line in answer.aiter_lines() if line.startswith("data:"))
-    message = json.loads(first.removeprefix("data:"))
-    assert message["method"] == "notifications/subscriptions/acknowledged"
-    assert message["params"]["notifications"] == {"toolsListChanged": True}
 
 
 @pytest.mark.req("G-08", "X-03")
@@ -817,21 +739,6 @@ async def test_the_first_search_and_the_first_call_of_a_new_agent_work(two: Stdi
         assert await pid_behind(Agent(client)) > 0
     async with Client(two) as client:
         assert await pid_behind(Agent(client)) > 0
-
-
-@pytest.mark.extended
-@pytest.mark.req("G-08", "X-05")
-async def test_two_agents_share_a_gateway_and_the_second_continues_without_the_first(
-    two: StdioServerParameters, tmp_path: Path
-) -> None:
-    async with Client(two) as second_client:
-        second = Agent(second_client)
-        async with Client(two) as first_client:
-            upstream = [await pid_behind(Agent(first_client)), await pid_behind(second)]
-            assert upstream[0] == upstream[1]
-            gateway = holder(tmp_path / "data")
-        assert await pid_behind(second) == upstream[0]
-        assert holder(tmp_path / "data") == gateway
 
 
 @pytest.mark.extended
@@ -960,10 +867,8 @@ async def test_every_search_type_finds_documents(documents: App) -> None:
     ("filters", "found"),
     [
         (None, ["keys.md", "lease"]),
-        ({}, ["keys.md", "lease"]),
         ({"team": "legal"}, ["lease"]),
         ({"tags": ["a", "b"]}, ["keys.md"]),
-        ({"year": {"gte": 2020}}, ["keys.md"]),
         ({"year": {"gt": 2000, "lt": 2020}}, ["lease"]),
         ('{"team": "legal"}', ["lease"]),
         ({"must_not": [{"field": "team", "op": "exists", "value": True}]}, ["keys.md"]),
@@ -983,20 +888,13 @@ async def test_filters_name_fields_with_values_lists_or_operators(
     ("arguments", "message"),
     [
         ({}, "query is missing: it must be a string"),
-        ({"query": " "}, "query: must not be blank"),
-        ({"query": "x" * 1001}, "the query has 1001 characters"),
         ({"query": "x", "limit": 21}, "limit: must be a whole number from 1 to 20"),
         ({"query": "x", "search_type": "psychic"}, "search_type: must be one of semantic, keyword, hybrid"),
         ({"query": "x", "filters": "team"}, "filters: must be an object like"),
-        ({"query": "x", "filters": ["team"]}, "filters: must be an object like"),
         ({"query": "x", "filters": "[" * 100_000}, "filters: must be an object like"),
         ({"query": "x", "filters": {"a": json.loads("[" * 200 + "]" * 200)}}, "must be a string, a number"),
-        ({"query": "x", "filters": {"must": "have"}}, "lists of conditions"),
         ({"query": "x", "filters": {"team": "legal", "must_not": []}}, "without other keys"),
         ({"query": "x", "filters": {"year": {"is": 1}}}, "'is' is not one of eq, ne"),
-        ({"query": "x", "filters": {"year": {"lt": "soon"}}}, "the value must be a number or an ISO 8601 date"),
-        ({"query": "x", "filters": {"": 1}}, "invalid filter field"),
-        ({"query": "x", "filters": {"a": list(range(1001))}}, "more than 1000 values"),
         ({"query": "x", "filters": {str(n): n for n in range(101)}}, "filters: at most 100 conditions"),
     ],
 )

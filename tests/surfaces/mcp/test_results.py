@@ -12,6 +12,7 @@ import pytest
 from mcp_types import CallToolResult
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
+from tests.fixtures.examples import choose
 from tests.fixtures.mcp_requests import NEWEST, build_request
 from tests.fixtures.serving import serve
 from tests.servers import make_scripted_server
@@ -78,7 +79,7 @@ async def test_structured_content_of_any_json_type_comes_as_it_is(caller: Caller
 
 
 @pytest.mark.req("G-05", "G-08")
-@pytest.mark.parametrize("version", [None, *HANDSHAKE_PROTOCOL_VERSIONS])
+@pytest.mark.parametrize("version", choose([None, *HANDSHAKE_PROTOCOL_VERSIONS], None, HANDSHAKE_PROTOCOL_VERSIONS[-1]))
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 async def test_older_clients_get_other_values_than_objects_as_text(
     caller: Caller, version: str | None, value: Any

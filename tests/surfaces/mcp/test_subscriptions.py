@@ -134,7 +134,7 @@ async def shared_notes(anyio_backend: str, tmp_path_factory: pytest.TempPathFact
         yield notes
 
 
-@pytest.mark.parametrize("connect", choose([over_http, over_stdio, through_another_process], *CONNECTIONS))
+@pytest.mark.parametrize("connect", choose([over_http, over_stdio, through_another_process], over_http))
 async def test_a_client_that_listens_hears_of_changed_lists_and_resources(connect: Any, notes: Notes) -> None:
     async with (
         connect(notes) as client,

@@ -238,7 +238,7 @@ async def test_a_pinned_tool_is_called_as_call_tool_would(connect: Any, shared_s
         assert steps == [1, 2, 3]
 
 
-@EVERYWHERE
+@MAINLY_OVER_HTTP
 async def test_approvals_questions_and_handles_of_large_results_come_with_direct_calls_too(
     connect: Any, shared_scene: Scene
 ) -> None:
