@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.fixtures.book_files import epub
 from tests.fixtures.examples import choose
 from toolscript.app.app import open_app
 from toolscript.domain.documents import Document
@@ -378,22 +377,6 @@ def test_documents_of_files_are_filtered_by_their_authors_and_date(small_folder:
     assert find("authors~Rodin", "date<2019-05-01") == []
 
 
-def test_a_page_is_its_text_without_tags_scripts_and_styles(small_folder: Path, notes: Path) -> None:
-    invoke("ingest", "notes/page.html")
-    assert run_json("documents", "show", "page.html")["text"] == (
-        "Keeping bees\n\nA hive needs shade. And water.\n\n- one\n\n- two"
-    )
-
-
-def test_books_and_old_encodings_are_read_as_knowledge_reads_them(small_folder: Path) -> None:
-    Path("books").mkdir()
-    Path("books/tides.epub").write_bytes(epub({"one.xhtml": "<h1>Tides</h1><p>The moon moves the sea.</p>"}))
-    Path("books/latin.txt").write_bytes("Grüße aus Köln\n\nDer Dom ist alt.".encode("latin-1"))
-    assert run_json("ingest", "books")["added"] == 2
-    assert run_json("documents", "show", "tides.epub")["text"] == "Tides\n\nThe moon moves the sea."
-    assert "Grüße aus Köln" in run_json("documents", "show", "latin.txt")["text"]
-
-
 def test_headings_are_part_of_the_text_where_they_change(small_folder: Path) -> None:
     Path("guide.md").write_text("# Guide\n\n## One\n\na\n\nb\n\n### Deep\n\nc\n\n## Two\n\nd\n")
     invoke("ingest", "guide.md")
@@ -422,16 +405,6 @@ def test_a_body_that_the_gateway_would_refuse_is_not_sent(small_folder: Path) ->
         send_to_gateway(settings, "/documents", body="x" * MAX_BODY_BYTES, tenant="default")
     assert MAX_BODY_BYTES == input_limits.MAX_BODY_BYTES
     assert encode_json({"query": "ü\ud800"}) == b'{"query": "\\u00fc\\ud800"}'
-
-
-def test_documents_ingested_without_a_gateway_are_stored(small_folder: Path, notes: Path) -> None:
-    invoke("ingest", "notes")
-
-    async def count() -> int:
-        async with open_app(load_settings(variables={}, data_dir=small_folder, search_model="hashed-64")) as app:
-            return await app.documents.count("default")
-
-    assert asyncio.run(count()) == 7
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from tests.fixtures.examples import choose
 from toolscript.surfaces.cli.main import run
 
 TOOL = "git__git_commit"
@@ -27,7 +28,7 @@ def read(*arguments: str) -> Any:
     return json.loads(invoke(*arguments, "--json"))
 
 
-@pytest.mark.parametrize("with_gateway", [False, True])
+@pytest.mark.parametrize("with_gateway", choose([False, True], False))
 def test_marks_are_listed_shown_and_forgotten(
     demo_folder: Path, start_gateway: Callable[[], None], with_gateway: bool
 ) -> None:

@@ -17,7 +17,6 @@ from tests.fixtures.examples import choose
 from tests.fixtures.knowledge_search import stock_mongo
 from tests.servers.preloaded import toolscript_command
 from tests.surfaces.cli.data_folders import copy_data
-from toolscript.services.ingest.finder import LINK_OR_SPECIAL
 from toolscript.settings import load_settings
 from toolscript.surfaces.cli.client.gateway import send_to_gateway
 from toolscript.surfaces.cli.main import run
@@ -142,23 +141,6 @@ def test_filters_restrict_a_search_to_some_sources(books: Path) -> None:
     assert "ISO 8601" in knowledge("search", "a hive", "--filter", "date>soon", code=2).stderr
 
 
-def test_unchanged_sources_are_left_alone_and_changed_ones_replaced(books: Path) -> None:
-    knowledge("ingest", "books")
-    assert knowledge("ingest", "books").stdout.endswith("0 added, 0 changed, 3 unchanged; 1 skipped\n")
-    (books / "bees.md").write_text(HANDBOOK.replace("late summer", "early autumn"))
-    answer = run_json("knowledge", "ingest", "books")
-    assert {each["title"]: each["outcome"] for each in answer["sources"]} == {
-        "Keeping bees": "changed",
-        "Lamps": "unchanged",
-        "Tides": "unchanged",
-    }
-    assert answer["failed"] == []
-    assert len(titles()) == 3
-    found = run_json("knowledge", "search", "honey is taken off", "--limit", "100")["results"]
-    assert "early autumn" in " ".join(each["content"] for each in found)
-    assert "late summer" not in " ".join(each["content"] for each in found)
-
-
 def test_title_authors_and_type_can_be_given_for_one_source(books: Path) -> None:
     given = ("--title", "On Lamps", "--author", "Ada", "--author", "Bo", "--type", "paper")
     run_json("knowledge", "ingest", "books/lamps.html", *given)
@@ -188,82 +170,10 @@ def test_a_folder_of_pages_is_one_source(books: Path) -> None:
     assert content.index("Contents") < content.index("oil and a wick") < content.index("A hive needs shade")
 
 
-def test_pages_with_a_language_start_with_the_index_and_have_its_title(books: Path) -> None:
-    (books / "index.en.html").write_text('<title>All of it</title><p>Contents</p><a href="lamps.html">Lamps</a>')
-    (source,) = run_json("knowledge", "ingest", "books", "--as-one")["sources"]
-    assert source["title"] == "All of it"
-    lines = [json.loads(line) for line in knowledge("export").stdout.splitlines()]
-    content = "\n".join(line["chunk"]["content"] for line in lines if "chunk" in line)
-    assert content.index("Contents") < content.index("oil and a wick") < content.index("A hive needs shade")
-
-
-def test_pages_with_section_numbers_belong_to_their_chapter(small_folder: Path) -> None:
-    pages = {
-        "index": ("All of it", "chapter"),
-        "chapter": ("Chapter 6. Upkeep", "apt"),
-        "apt": ("6.2. Apt", "appendix"),
-        "appendix": ("Appendix A. Kin", "knoppix"),
-        "knoppix": ("A.2. Knoppix", "index"),
-    }
-    Path("book").mkdir()
-    for name, (heading, following) in pages.items():
-        head = f'<title>{heading}</title><link rel="next" href="{following}.html">'
-        text = f"About {name}. " * 60
-        Path("book", f"{name}.html").write_text(f"<head>{head}</head><h1>{heading}</h1><p>{text}</p>")
-    knowledge("ingest", "book", "--as-one")
-    found = run_json("knowledge", "search", "about apt and knoppix", "--limit", "100")["results"]
-    places = {each["content"].split()[1].strip("."): each["source"]["position"] for each in found}
-    assert places["apt"] == {"chapter": "Chapter 6. Upkeep", "section": "6.2. Apt", "page": None}
-    assert places["knoppix"] == {"chapter": "Appendix A. Kin", "section": "A.2. Knoppix", "page": None}
-    assert places["appendix"] == {"chapter": "Appendix A. Kin", "section": None, "page": None}
-
-
-def test_the_only_heading_of_a_note_is_its_title(small_folder: Path) -> None:
-    Path("n1.md").write_text("# On amber\n\nAmber is old resin.\n")
-    knowledge("ingest", "n1.md")
-    assert titles() == ["On amber"]
-    assert knowledge("search", "amber").stdout.endswith("     — On amber\n")
-
-
 def test_globs_choose_which_files_are_read_and_a_file_is_a_source_once(books: Path) -> None:
     answer = run_json("knowledge", "ingest", "books", "books/bees.md", "--exclude", "deep", "--exclude", "*.html")
     assert [each["title"] for each in answer["sources"]] == ["Keeping bees"]
     assert len(run_json("knowledge", "ingest", "books", "--include", "deep/*")["sources"]) == 1
-
-
-@pytest.mark.extended
-def test_unreadable_files_are_reported_in_one_line_each_and_the_others_are_ingested(books: Path) -> None:
-    (books / "broken.pdf").write_bytes(b"%PDF-1.7\nnonsense")
-    (books / "broken.epub").write_bytes(b"PK\x03\x04nonsense")
-    (books / "empty.md").write_text(" \n")
-    done = knowledge("ingest", "books", "nowhere.md", "books/cover.png")
-    assert done.stdout.endswith("3 added, 0 changed, 0 unchanged; 5 failed, 1 skipped\n")
-    failed = sorted(line for line in done.stderr.splitlines() if line.startswith("failed "))
-    places = [line.removeprefix("failed ").partition(": ")[0] for line in failed]
-    there = [str(books / name) for name in ("broken.epub", "broken.pdf", "cover.png", "empty.md")]
-    assert places == [*there, "nowhere.md"]
-    answer = run_json("knowledge", "ingest", "books/bees.md", "books/empty.md", "nowhere.md")
-    assert sorted(each["path"] for each in answer["failed"]) == [there[3], "nowhere.md"]
-
-
-def test_an_empty_or_too_long_name_is_reported_and_the_others_are_ingested(books: Path) -> None:
-    too_long = "x" * 300 + ".md"
-    done = knowledge("ingest", "", too_long, "books/bees.md", "--as-one")
-    assert done.stderr.splitlines() == ['failed "": no such file', f"failed {too_long}: File name too long"]
-    assert titles() == ["Keeping bees"]
-    assert 'failed "": no such file' in knowledge("ingest", "", code=2).stderr
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
-def test_links_out_of_the_folder_and_special_files_are_counted(books: Path) -> None:
-    Path("other.md").write_text("# Other\n\n## All\n\nNot in the folder.\n")
-    (books / "other.md").symlink_to(Path("other.md").absolute())
-    assert run_json("knowledge", "ingest", "books")["skipped"] == {LINK_OR_SPECIAL: 1, "no reader for .png files": 1}
-    (books / "deep" / "away").symlink_to(Path.cwd().parent)
-    os.mkfifo(books / "pipe.md")
-    done = knowledge("ingest", "books")
-    assert done.stderr == f"note: skipped: 3 ({LINK_OR_SPECIAL}), 1 (no reader for .png files)\n"
-    assert done.stdout.endswith("0 added, 0 changed, 3 unchanged; 4 skipped\n")
 
 
 def test_a_link_that_is_named_is_read_by_the_ending_of_its_own_name(books: Path) -> None:
@@ -425,9 +335,7 @@ def test_an_export_replaces_its_file_only_when_it_is_complete(ingested: Path) ->
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="no device that is always full")
-@pytest.mark.parametrize(
-    "command", choose(["list", "list --json", "export", "search hive --full", "--help"], "list", "export")
-)
+@pytest.mark.parametrize("command", choose(["list", "list --json", "export", "search hive --full", "--help"], "export"))
 def test_a_full_disk_is_reported_in_one_line(ingested: Path, command: str) -> None:
     if command == "export":  # more than fits into a buffer, so that it fails in the middle
         Path("long.md").write_text("\n\n".join(f"# {n}\n\n{HANDBOOK}" for n in range(100)))

@@ -102,7 +102,6 @@ def test_every_value_is_the_same_json_in_a_terminal(value: Any, monkeypatch: pyt
         (["list-tools", "--json"], ""),
         (["list-tools"], "1"),
         pytest.param(["skills", "list"], "", marks=pytest.mark.extended),
-        (["--help"], ""),
     ],
 )
 def test_a_closed_pipe_ends_a_command_with_success(arguments: list[str], unbuffered: str, demo_folder: Path) -> None:
@@ -133,7 +132,7 @@ def test_the_version_is_printed(flag: str) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
-@pytest.mark.parametrize("arguments", [["-V"], ["--help"], ["keys", "create", "--help"], ["list-tools"]])
+@pytest.mark.parametrize("arguments", [["-V"], ["list-tools"]])
 def test_output_that_cannot_be_written_is_one_sentence(arguments: list[str], demo_folder: Path) -> None:
     with Path("/dev/full").open("w") as full:
         ended = subprocess.run(

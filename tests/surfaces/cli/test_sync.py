@@ -86,12 +86,6 @@ def test_a_server_that_fails_is_named_and_the_others_are_synced() -> None:
     assert "good__echo" in invoke("list-tools").stdout
 
 
-def test_it_exits_with_3_when_all_servers_fail() -> None:
-    configure({"bad": make_scripted_spec(crash=True), "none": {"command": "no-such-command"}})
-    assert all(s["error"] for s in run_json("sync", code=3)["servers"])
-    assert invoke("sync", code=3).stdout.splitlines()[0].split()[0] == "Server"
-
-
 @pytest.mark.extended
 @pytest.mark.req("H-10")
 @pytest.mark.parametrize("place", choose(["alone", "with a gateway"], "alone"))
