@@ -145,7 +145,7 @@ def find_ids(text: str) -> set[str]:
     return {item.id for item in ITEMS if re.search(rf"(?<!\w){re.escape(item.id)}(?!\w)", text)}
 
 
-@pytest.mark.parametrize("profile", [*VISIBLE, "disk"])
+@pytest.mark.parametrize("profile", choose([*VISIBLE, "disk"], "default", "disk", "reader", "mailers"))
 async def test_over_mcp_each_profile_shows_its_tools_and_no_other(http: httpx.AsyncClient, profile: str) -> None:
     client, visible = Client(http, profile=None if profile == "default" else profile), VISIBLE[profile]
     found = set()

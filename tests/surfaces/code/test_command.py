@@ -82,9 +82,3 @@ def test_wrong_arguments_are_named(arguments: list[str], message: str) -> None:
     result = invoke(*arguments)
     assert result.exit_code == 2
     assert message in result.stderr
-
-
-def test_help_says_how_to_get_it() -> None:
-    text = " ".join(invoke("--help").stdout.split())
-    assert "pip install 'toolscript[code-python]'" in text
-    assert "TOOLSCRIPT_CODE=python" in text

@@ -131,11 +131,6 @@ async def test_a_limit_ends_a_run_with_a_sentence(typescript: CodeClient) -> Non
     assert "ran longer than it may" in answer["message"]
 
 
-async def test_the_language_that_is_there_is_the_default_of_agents(typescript: CodeClient) -> None:
-    program = 'const said: any = await tools.box.echo({ text: "hi" });\nreturn said.text;'
-    assert await typescript.call("run_code", code=program) == (['"hi"'], False)
-
-
 async def test_an_unknown_tool_is_named_with_the_nearest(typescript: CodeClient) -> None:
     for call in ("tools.box.ecko({})", 'tools.box["ecko"]({})'):
         answer = await typescript.run(f"// see tools.example.com\nawait {call};", language="typescript")

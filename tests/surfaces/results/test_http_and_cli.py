@@ -11,6 +11,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
+from tests.fixtures.examples import choose
 from tests.servers import make_scripted_server, make_scripted_spec
 from toolscript.app.app import App
 from toolscript.domain.access import Scope
@@ -93,7 +94,7 @@ def invoke(*arguments: str, code: int = 0) -> str:
     return result.output
 
 
-@pytest.mark.parametrize("with_gateway", [False, True])
+@pytest.mark.parametrize("with_gateway", choose([False, True], True))
 def test_commands_cut_and_read(small_folder: Path, start_gateway: Callable[[], None], with_gateway: bool) -> None:
     spec = make_scripted_spec(tools=["answer"])
     Path(".toolscript.json").write_text(json.dumps({"mcpServers": {"scripted": spec}}))

@@ -11,6 +11,7 @@ import httpx
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.fixtures.examples import choose
 from tests.servers import make_scripted_spec
 from toolscript.settings import load_settings
 from toolscript.surfaces.cli.client.gateway import find_gateway_url
@@ -40,7 +41,7 @@ def read(result: Result) -> Any:
     return json.loads(result.stdout)
 
 
-@pytest.fixture(params=["gateway", "alone"])
+@pytest.fixture(params=choose(["gateway", "alone"], "gateway"))
 def _with_and_without_gateway(
     request: pytest.FixtureRequest, toolscript: Callable[..., Result], start_gateway: Callable[[], None]
 ) -> None:
