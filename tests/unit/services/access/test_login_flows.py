@@ -72,22 +72,6 @@ async def log_in(url: str) -> str:
     return await asyncio.to_thread(follow_redirects, url)
 
 
-async def test_a_login_is_finished_by_the_browser_that_began_it_and_once(
-    flows: LoginFlows, logins: Logins, web: ProtectedServer
-) -> None:
-    spec = web.make_spec()
-    begun = await flows.begin(spec, REDIRECT)
-    address = await log_in(begun.url)
-    assert address.startswith(REDIRECT)
-    with pytest.raises(Forbidden, match="another browser"):
-        await flows.finish(address, "a guess")
-    assert await logins.get_token(spec) is None
-    server, login = await flows.finish(address, begun.secret)
-    assert (server, login.resource) == ("web", web.http)
-    with pytest.raises(NotFound):
-        await flows.finish(address, begun.secret)
-
-
 async def test_a_new_login_at_the_same_server_ends_the_one_before(flows: LoginFlows, web: ProtectedServer) -> None:
     first = await flows.begin(web.make_spec(), REDIRECT)
     second = await flows.begin(web.make_spec(), REDIRECT)

@@ -15,7 +15,7 @@ from toolscript.adapters.sql import pins
 from toolscript.adapters.sql.catalogue_version import SqlCatalogueVersion
 from toolscript.adapters.sql.items import SqlItems
 from toolscript.adapters.sql.skills import SqlSkills
-from toolscript.domain.catalog import Assignment, Item, Skill
+from toolscript.domain.catalog import Item
 from toolscript.domain.filters import EVERYTHING, Filter
 from toolscript.domain.search import Point, Terms, Vector
 from toolscript.services.catalogue import indexing
@@ -37,20 +37,6 @@ class CountingEmbedder(HashedEmbedder):
     async def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
         self.embedded += texts
         return await super().embed_documents(texts)
-
-
-class BreakingIndex(MemoryIndex):
-    """Fails once, at the given upsert, like a crash."""
-
-    def __init__(self, at: int) -> None:
-        super().__init__()
-        self._left = at
-
-    async def upsert(self, name: str, points: Sequence[Point]) -> None:
-        self._left -= 1
-        if self._left == 0:
-            raise ConnectionError("gone")
-        await super().upsert(name, points)
 
 
 class InterruptedIndex(MemoryIndex):
@@ -108,14 +94,6 @@ async def test_offered_items_are_stored_and_indexed(catalogue: SyncedCatalogue) 
     assert await catalogue.read_indexed() == {"one__a": "Read a file", "one__b": "Write a file", "two__c": "Send mail"}
 
 
-async def test_a_second_sync_changes_nothing_and_embeds_nothing(catalogue: SyncedCatalogue) -> None:
-    await catalogue.sync.run([A, B, C])
-    catalogue.embedder.embedded.clear()
-    report = await catalogue.sync.run([C, B, A])
-    assert (report.added, report.changed, report.vanished, report.indexed, report.removed) == (0, 0, 0, 0, 0)
-    assert catalogue.embedder.embedded == []
-
-
 async def test_only_changed_items_are_embedded_again(catalogue: SyncedCatalogue) -> None:
     await catalogue.sync.run([A, B, C])
     catalogue.embedder.embedded.clear()
@@ -160,19 +138,6 @@ async def test_the_last_of_two_items_with_one_id_counts(catalogue: SyncedCatalog
     assert await catalogue.read_indexed() == {"one__a": "Newer"}
 
 
-@pytest.mark.parametrize("at", [1, 2])
-async def test_an_interrupted_sync_is_completed_by_the_next(at: int) -> None:
-    many = [Item("bulk", f"t{n:03d}", f"Number {n}") for n in range(100)]
-    catalogue = await SyncedCatalogue(BreakingIndex(at)).open()
-    with pytest.raises(ConnectionError):
-        await catalogue.sync.run(many)
-    report = await catalogue.sync.run(many)
-    assert report.added == 0
-    assert report.indexed == (100 if at == 1 else 36)
-    assert await catalogue.read_indexed() == {i.id: i.description for i in many}
-    await catalogue.close()
-
-
 async def test_missing_and_surplus_points_are_repaired(catalogue: SyncedCatalogue) -> None:
     await catalogue.sync.run([A, B])
     await catalogue.index.delete(TOOLS, ["one__a"])
@@ -184,24 +149,10 @@ async def test_missing_and_surplus_points_are_repaired(catalogue: SyncedCatalogu
     assert set(await catalogue.read_indexed()) == {"one__a", "one__b"}
 
 
-async def test_a_new_skill_assignment_reaches_the_index(catalogue: SyncedCatalogue) -> None:
-    await catalogue.sync.run([A])
-    await catalogue.skill_store.save_skills([Skill("files", "Files")])
-    await catalogue.skill_store.assign(A.id, [Assignment("files", 0.9, is_primary=True)])
-    await catalogue.sync.run([A])
-    (point,) = await catalogue.index.scroll(TOOLS)
-    assert (point.payload["skill_ids"], point.payload["primary_skill_id"]) == (["files"], "files")
-
-
 async def test_progress_ends_at_the_total(catalogue: SyncedCatalogue) -> None:
     reported: list[tuple[int, int]] = []
     await catalogue.sync.run([Item("bulk", f"t{n}") for n in range(130)], progress=lambda a, b: reported.append((a, b)))
     assert reported == [(64, 130), (128, 130), (130, 130)]
-
-
-async def test_without_a_model_terms_are_indexed(catalogue: SyncedCatalogue) -> None:
-    report = await Sync(catalogue.item_store, catalogue.skill_store, catalogue.index, None).run([A])
-    assert report.indexed == 1
 
 
 async def test_a_gateway_retires_only_tools_of_servers_that_no_configuration_names() -> None:

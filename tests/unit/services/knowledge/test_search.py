@@ -220,14 +220,10 @@ async def test_the_embedded_index_finds_the_same(tmp_path: Path) -> None:
     ("types", "expected"),
     [
         ((), {MOON, HARBOUR, ROSES, WARNING.id, DECISION.id}),
-        (("chunk",), {MOON, HARBOUR, ROSES}),
         (("extraction",), {WARNING.id, DECISION.id}),
         (("warning",), {WARNING.id}),
-        (("Warning",), {WARNING.id}),
         (("warning", "decision"), {WARNING.id, DECISION.id}),
-        (("extraction", "decision"), {WARNING.id, DECISION.id}),
         (("chunk", "decision"), {MOON, HARBOUR, ROSES, DECISION.id}),
-        (("chunk", "extraction"), {MOON, HARBOUR, ROSES, WARNING.id, DECISION.id}),
         (("pattern",), set()),
     ],
 )
@@ -240,10 +236,8 @@ async def test_a_type_is_chunk_extraction_or_a_type_of_extractions(types: tuple[
 @pytest.mark.parametrize(
     ("topics", "expected"),
     [
-        (("ships",), {HARBOUR, WARNING.id}),
         (("SHIPS",), {HARBOUR, WARNING.id}),
         (("ships", "roses"), {HARBOUR, ROSES, WARNING.id, DECISION.id}),
-        (("nothing",), set()),
     ],
 )
 async def test_a_hit_has_any_of_the_given_topics_ignoring_case(topics: tuple[str, ...], expected: set[Any]) -> None:
@@ -265,8 +259,6 @@ async def test_type_and_topics_must_both_match() -> None:
         ((), [CHUNKS, EXTRACTIONS]),
         (("chunk",), [CHUNKS]),
         (("warning",), [EXTRACTIONS]),
-        (("extraction",), [EXTRACTIONS]),
-        (("chunk", "warning"), [CHUNKS, EXTRACTIONS]),
     ],
 )
 async def test_only_collections_with_the_requested_type_are_searched(
@@ -562,8 +554,6 @@ async def test_without_a_model_the_search_is_unavailable() -> None:
     ("fields", "field_name"),
     [
         ({"query": ""}, "query"),
-        ({"query": " \n\t"}, "query"),
-        ({"query": "\x00\x01\x1b"}, "query"),
         ({"query": "\u200b\u2060\ufeff \u3000\ufe0f"}, "query"),
         ({"query": "\ud800"}, "query"),
         ({"types": ("war\x00ning",)}, "type"),
@@ -572,8 +562,6 @@ async def test_without_a_model_the_search_is_unavailable() -> None:
         ({"query": "x" * 1001}, "query"),
         ({"limit": 0}, "limit"),
         ({"limit": 101}, "limit"),
-        ({"limit": -1}, "limit"),
-        ({"types": ("",)}, "type"),
         ({"topics": ("a", " ")}, "topics"),
         ({"topics": ("x" * 201,)}, "topics"),
         ({"types": tuple(map(str, range(MAX_WORDS + 1)))}, "type"),

@@ -165,21 +165,6 @@ async def test_a_failed_server_is_tried_at_once_when_it_is_started(app: App, tmp
     await gateway.close()
 
 
-@pytest.mark.extended
-@pytest.mark.req("G-02")
-async def test_the_times_of_calls_and_whether_they_succeeded_are_in_the_status(
-    gateway: Gateway, calls: CallTool
-) -> None:
-    await gateway.apply([make_scripted_server("a", tools=["echo", "slow", "fail"])])
-    await gateway.settle(TIMEOUT_SECONDS)
-    await calls.call("a__slow", {"seconds": 0.05})
-    with pytest.raises(UpstreamFailed):
-        await calls.call("a__fail", {})
-    slow, failed = get_status(gateway).recent_calls
-    assert (slow.is_ok, failed.is_ok) == (True, False)
-    assert slow.ms >= 50
-
-
 @pytest.mark.req("G-02")
 async def test_a_name_that_is_not_configured_is_refused_with_the_nearest(gateway: Gateway) -> None:
     await gateway.apply([make_scripted_server("github", tools=["echo"])])

@@ -86,13 +86,6 @@ async def test_a_tool_id_that_is_not_utf_8_is_an_unknown_tool(feedback: Feedback
     assert await feedback.reset("git__\udcff") == 0
 
 
-async def test_a_mark_is_taken_back_by_its_caller_alone(app: App, feedback: Feedback) -> None:
-    assert await feedback.mark(ADA, TOOL, "store my changes")
-    assert not await feedback.mark(BEN, TOOL, "store my changes", useful=None)
-    assert await feedback.mark(ADA, TOOL, "store my changes", useful=None)
-    assert await read_successes(app) == []
-
-
 async def test_a_request_of_two_callers_counts_once_until_both_have_taken_it_back(app: App, feedback: Feedback) -> None:
     await feedback.mark(ADA, TOOL, "store my changes")
     await feedback.mark(BEN, TOOL, "Store my changes")
@@ -101,15 +94,6 @@ async def test_a_request_of_two_callers_counts_once_until_both_have_taken_it_bac
     assert (found.requests, found.step and found.step.successes) == (["Store my changes"], 1)
     assert await feedback.mark(BEN, TOOL, "store my changes", useful=None)
     assert await read_successes(app) == [(TOOL, "store my changes", "ada")]
-
-
-async def test_a_mark_as_wrong_replaces_one_as_right_and_is_taken_back_likewise(app: App, feedback: Feedback) -> None:
-    await feedback.mark(ADA, TOOL, "store my changes")
-    assert await feedback.mark(ADA, TOOL, "Store my changes", useful=False)
-    found = await feedback.get(TOOL)
-    assert (found.requests, found.wrong_requests, found.keys) == ([], ["store my changes"], {"ada": 1})
-    assert await feedback.mark(ADA, TOOL, "store my changes", useful=None)
-    assert await feedback.list() == []
 
 
 async def test_a_call_does_not_turn_a_mark_as_wrong_into_one_as_right(app: App, feedback: Feedback) -> None:

@@ -109,6 +109,7 @@ async def test_a_name_of_a_real_server_with_a_typo_in_each_word_is_found_first(s
         assert (await search.search("lst isues")).hits[0].name == "list_issues"
 
 
+@pytest.mark.extended
 @pytest.mark.req("S-02")
 async def test_every_exact_name_and_id_is_found_first(demo: ToolSearch) -> None:
     for item in load_demo_items():

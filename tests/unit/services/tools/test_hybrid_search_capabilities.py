@@ -123,21 +123,12 @@ async def test_among_all_tools_of_real_servers_only_shells_have_the_reason_of_sh
     assert all(hit.confidence >= 0.35 for hit in hits if "inference" in hit.reason)
 
 
-@pytest.mark.req("S-03")
-async def test_a_shell_is_among_the_first_three_and_behind_a_git_tool(tool_model: OnnxEmbedder) -> None:
-    async with catalogues(tool_model, FILES) as search:
-        assert "desktop__shell_execute" in [h.id for h in (await search.packaged.search(QUERY)).hits]
-    async with catalogues(tool_model, [GIT, *FILES]) as search:
-        found = [h.id for h in (await search.packaged.search(QUERY)).hits]
-    assert found[0] == "git__git_commit"
-    assert "desktop__shell_execute" in found
-
-
 @pytest.mark.req("S-03", "Q-04")
 async def test_without_the_cause_that_a_reason_names_the_confidence_is_lower(tool_model: OnnxEmbedder) -> None:
     queries = [QUERY, "read file contents", "filesystem__raed_file", "will it rain tomorrow?", "install it with pip"]
     named = 0
-    async with catalogues(tool_model, load_demo_items()) as search:
+    items = [item for item in load_demo_items() if item.server in {"filesystem", "git", "shell", "weather"}]
+    async with catalogues(tool_model, items) as search:
         for query in queries:
             for hit, without in await search.both(query):
                 if "(git)" in hit.reason or "domain boost" in hit.reason or "inference" in hit.reason:

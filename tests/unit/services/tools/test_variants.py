@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.examples import choose
 from toolscript.app.app import App, open_app
 from toolscript.domain.catalog import Item
 from toolscript.services.catalogue.demo import load_demo_items
@@ -96,7 +97,7 @@ async def test_tools_that_share_only_their_name_are_hits_of_their_own(app: App) 
 
 @pytest.mark.slow
 @pytest.mark.req("H-01")
-@pytest.mark.parametrize("strategy", list(Strategy))
+@pytest.mark.parametrize("strategy", choose(Strategy, Strategy.HYBRID))
 async def test_hierarchical_search_folds_copies_too(app: App, strategy: Strategy) -> None:
     await app.sync.run(copy_servers(FEW, ["home", "work", "club"]))
     for query in QUERIES:
