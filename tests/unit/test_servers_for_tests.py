@@ -2,65 +2,30 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
 
-import anyio
-import httpx2
 import pytest
-from mcp.client import Client
-from mcp.client.sse import sse_client
-from mcp.client.streamable_http import streamable_http_client
 
 from tests.fixtures.examples import choose
-from tests.servers import KEY, WebServer, make_scripted_spec, preloaded_command, serving_http
+from tests.servers import make_scripted_spec, preloaded_command
 from tests.servers import postgres as postgres_servers
 from tests.servers.postgres import connect, empty_database
 from tests.servers.preloaded import VARIABLE, run_preloaded, toolscript_command
 from tests.servers.real import QUICK, harmless_calls, real_servers
-from tests.servers.scripted import BUILT_IN, CRASHED, DIED, METHOD_NOT_FOUND, SLOPPY, UPSTREAM_ERROR
+from tests.servers.scripted import BUILT_IN, CRASHED, SLOPPY
 from tests.servers.talk import Conversation
 from toolscript import __version__
 
 pytestmark = pytest.mark.slow
-
-HEADERS = {"Authorization": f"Bearer {KEY}"}
-
-
-def _names(items: list[Any]) -> list[str]:
-    return [item["name"] for item in items]
-
-
-def test_a_scripted_server_shakes_hands_in_the_version_of_the_client() -> None:
-    with Conversation(make_scripted_spec(name="ours", prompts=True)) as talk:
-        answer = talk.initialize("2024-11-05")
-        assert answer["protocolVersion"] == "2024-11-05"
-        assert answer["serverInfo"]["name"] == "ours"
-        assert answer["capabilities"].keys() == {"tools", "prompts"}
-        assert _names(talk.list_all("tools/list", "tools")) == list(BUILT_IN)
-
-
-def test_tools_answer_as_they_are_named() -> None:
-    with Conversation(make_scripted_spec(env={"SECRET": "s3"})) as talk:
-        echoed = talk.call("echo", text="hi", times=2)
-        assert echoed["structuredContent"] == {"text": "hi", "times": 2} == json.loads(echoed["content"][0]["text"])
-        assert talk.call("fail", message="no") == {"content": [{"type": "text", "text": "no"}], "isError": True}
-        refused = talk.request("tools/call", name="error", arguments={"message": "not today"})
-        assert refused["error"] == {"code": UPSTREAM_ERROR, "message": "not today"}
-        assert talk.call("pid")["structuredContent"] == {"pid": talk.process.pid, "child": None}
-        assert talk.call("env", name="SECRET")["structuredContent"] == {"value": "s3"}
-        assert talk.call("seen")["structuredContent"] == {"tools/call": 6}
 
 
 def test_a_slow_call_holds_up_no_other_and_can_be_cancelled() -> None:
@@ -82,62 +47,6 @@ def test_a_slow_call_holds_up_no_other_and_can_be_cancelled() -> None:
         pytest.fail("it answers calls that were cancelled")
 
 
-def test_a_server_can_die_in_the_middle_of_a_call() -> None:
-    with Conversation(make_scripted_spec()) as talk:
-        with pytest.raises(EOFError):
-            talk.call("die")
-        assert talk.process.wait() == DIED
-
-
-def test_what_a_server_lacks_is_a_method_not_found() -> None:
-    with Conversation(make_scripted_spec()) as talk:
-        for method in ("server/discover", "prompts/list", "resources/list", "resources/read"):
-            assert talk.request(method)["error"]["code"] == METHOD_NOT_FOUND, method
-
-
-def test_prompts_and_resources_are_listed_and_read() -> None:
-    with Conversation(make_scripted_spec(tools=[], prompts=True, resources=True)) as talk:
-        assert talk.list_all("tools/list", "tools") == []
-        assert talk.list_all("prompts/list", "prompts")[0]["arguments"][0]["required"]
-        assert len(talk.list_all("resources/list", "resources")) == 2
-        assert talk.list_all("resources/templates/list", "resourceTemplates")[0]["uriTemplate"].startswith("memo://")
-        prompt = talk.result("prompts/get", name="greet", arguments={"a": "b"})
-        assert prompt["messages"][0]["content"]["text"] == 'greet {"a": "b"}'
-        assert talk.result("resources/read", uri="memo://welcome")["contents"][0]["uri"] == "memo://welcome"
-
-
-def test_a_catalog_is_served_in_pages_under_names_of_its_own(tmp_path: Path) -> None:
-    rows = [
-        {"id": str(n), "server": server, "name": name, "description": "", "input_schema": {"type": "object"}}
-        for n, (server, name) in enumerate([("x:a", "find"), ("b", "find"), ("b", "find"), ("b", "read"), ("c", "die")])
-    ]
-    file = tmp_path / "tools.jsonl.gz"
-    file.write_bytes(gzip.compress("\n".join(map(json.dumps, rows)).encode()))
-    with Conversation(make_scripted_spec(catalog=str(file), page_size=2)) as talk:
-        assert len(talk.result("tools/list")["tools"]) == 2
-        names = _names(talk.list_all("tools/list", "tools"))
-        assert names == ["x_a_find", "b_find", "b_find_2", "read", "die"]
-        called = talk.call("die", why="it is not ours")
-        assert json.loads(called["content"][0]["text"]) == {"tool": "die", "arguments": {"why": "it is not ours"}}
-    with Conversation(make_scripted_spec(catalog=str(file), limit=1)) as talk:
-        assert _names(talk.list_all("tools/list", "tools")) == ["x_a_find"]
-
-
-@pytest.mark.extended
-def test_thousands_of_tools_are_served(shared_data: Path) -> None:
-    file = shared_data / "tools" / "mcp_catalog_A" / "tools.jsonl.gz"
-    with Conversation(make_scripted_spec(catalog=str(file), page_size=1000)) as talk:
-        names = _names(talk.list_all("tools/list", "tools"))
-    assert len(names) == len(set(names)) == 5792
-
-
-def test_a_kept_listing_is_served_as_it_is(tmp_path: Path) -> None:
-    file = tmp_path / "listing.json"
-    file.write_text(json.dumps({"package": "p", "tools": SLOPPY}), encoding="utf-8")
-    with Conversation(make_scripted_spec(listing=str(file))) as talk:
-        assert talk.list_all("tools/list", "tools") == SLOPPY
-
-
 def test_a_sloppy_server_lists_good_tools_and_bad_ones() -> None:
     with Conversation(make_scripted_spec(sloppy=True, page_size=3)) as talk:
         assert talk.list_all("tools/list", "tools") == [*BUILT_IN.values(), *SLOPPY]
@@ -151,17 +60,6 @@ def test_a_hanging_server_reads_and_never_answers() -> None:
         with pytest.raises(EOFError):
             talk.receive()
         assert talk.process.wait() == 0
-
-
-def test_a_crashing_server_says_why(tmp_path: Path) -> None:
-    needed = tmp_path / "needed"
-    for spec in (make_scripted_spec(crash=True), make_scripted_spec(crash_unless=str(needed))):
-        with Conversation(spec) as talk:
-            assert talk.process.wait() == CRASHED
-            assert talk.errors.startswith("It ")
-    needed.touch()
-    with Conversation(make_scripted_spec(crash_unless=str(needed))) as talk:
-        talk.initialize()
 
 
 def test_a_server_can_crash_after_its_listing() -> None:
@@ -178,13 +76,6 @@ def test_a_noisy_server_hides_its_answers_in_garbage() -> None:
         talk.end_input()
         assert len(talk.errors) > 2 * 65_536
         assert b"\xff\xfe\n" in talk.garbage
-
-
-def test_a_server_can_start_slowly() -> None:
-    begun = time.monotonic()
-    with Conversation(make_scripted_spec(slow_start=0.2)) as talk:
-        talk.initialize()
-    assert time.monotonic() - begun >= 0.2
 
 
 def test_a_deaf_server_ends_only_when_it_is_killed() -> None:
@@ -209,65 +100,6 @@ def test_a_child_outlives_the_server_that_started_it() -> None:
             talk.receive()
 
 
-def test_a_changed_file_changes_the_lists_and_tells(tmp_path: Path) -> None:
-    file = tmp_path / "lists.json"
-    file.write_text(json.dumps({"tools": [BUILT_IN["echo"]]}), encoding="utf-8")
-    with Conversation(make_scripted_spec(watch=str(file))) as talk:
-        assert talk.initialize()["capabilities"]["tools"] == {"listChanged": True}
-        assert _names(talk.list_all("tools/list", "tools")) == ["echo"]
-        file.write_text(json.dumps({"tools": [BUILT_IN["pid"]], "prompts": [{"name": "p"}]}), encoding="utf-8")
-        methods = [talk.receive()["method"], talk.receive()["method"]]
-        assert methods == ["notifications/tools/list_changed", "notifications/prompts/list_changed"]
-        assert _names(talk.list_all("tools/list", "tools")) == ["pid"]
-        assert talk.call("pid")["structuredContent"]["pid"] == talk.process.pid
-
-
-@pytest.fixture(scope="module")
-def web() -> Iterator[WebServer]:
-    with serving_http(key=True) as serving:
-        yield serving
-
-
-@pytest.fixture
-async def http() -> AsyncIterator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(headers=HEADERS) as client:
-        yield client
-
-
-async def test_the_server_on_http_serves_both_transports(web: WebServer, http: httpx2.AsyncClient) -> None:
-    for transport in (streamable_http_client(web.http, http_client=http), sse_client(web.sse, headers=HEADERS)):
-        async with Client(transport) as client:
-            assert (await client.call_tool("echo", {"text": "hi"})).structured_content == {"text": "hi"}
-            received = (await client.call_tool("authorization", {})).structured_content
-            assert received == {"value": HEADERS["Authorization"]}
-
-
-async def test_the_server_on_http_wants_its_key(web: WebServer, http: httpx2.AsyncClient) -> None:
-    for wrong in ("", "Bearer other"):
-        for url in (web.http, web.sse):
-            assert (await http.get(url, headers={"Authorization": wrong})).status_code == 401
-
-
-@pytest.mark.parametrize("mode", ["legacy", "auto"])
-async def test_the_server_on_http_tells_that_its_tools_changed(
-    mode: Literal["legacy", "auto"], web: WebServer, http: httpx2.AsyncClient
-) -> None:
-    changed = anyio.Event()
-
-    async def note(message: object) -> None:
-        if getattr(message, "method", "") == "notifications/tools/list_changed":
-            changed.set()
-
-    transport = streamable_http_client(web.http, http_client=http)
-    with anyio.fail_after(60):
-        async with Client(transport, mode=mode, message_handler=note) as client, AsyncExitStack() as listening:
-            if mode == "auto":
-                await listening.enter_async_context(client.listen(tools_list_changed=True))
-            await client.call_tool("grow", {"name": mode})
-            await changed.wait()
-            assert mode in [tool.name for tool in (await client.list_tools()).tools]
-
-
 def test_real_servers_are_installed_and_each_has_a_harmless_call(tmp_path: Path) -> None:
     servers = real_servers(tmp_path)
     assert len(servers) >= 11
@@ -276,15 +108,6 @@ def test_real_servers_are_installed_and_each_has_a_harmless_call(tmp_path: Path)
         assert Path(entry["command"]).is_file()
         assert Path(entry["cwd"]).is_dir()
     assert real_servers(tmp_path) == servers, "a second time changes nothing"
-
-
-@pytest.mark.parametrize("name", ["filesystem", "calculator"])
-def test_a_real_server_of_each_package_registry_answers(name: str, tmp_path: Path) -> None:
-    tool, arguments = harmless_calls(tmp_path)[name]
-    with Conversation(real_servers(tmp_path)[name]) as talk:
-        talk.initialize()
-        assert tool in _names(talk.list_all("tools/list", "tools"))
-        assert not talk.call(tool, **arguments).get("isError")
 
 
 @pytest.fixture(scope="module")

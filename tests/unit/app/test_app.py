@@ -78,35 +78,6 @@ async def test_a_folder_of_another_model_moves_to_the_default_and_documents_stay
 
 
 @pytest.mark.slow
-@pytest.mark.req("S-08")
-@pytest.mark.parametrize("wanted", choose([DEFAULT_MODEL, BGE], DEFAULT_MODEL))
-async def test_without_a_model_search_is_by_words_with_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, wanted: str
-) -> None:
-    data = tmp_path / "data"
-    broken = data / "models" / DEFAULT_MODEL
-    shutil.copytree(SHIPPED, broken)
-    (broken / "tokenizer.json").unlink()
-    async with open_app(load_settings(data_dir=data, search_model=wanted)) as app:
-        assert app.model.embedder is None
-        assert "no usable model" in str(app.model.fallback_reason)
-        assert await first_hit(app, "read_fil") == "filesystem__read_file"
-        assert (await app.tool_search.search("read text of a file")).report.degraded == ["embedder"]
-    assert "no_model" in caplog.text
-    shutil.rmtree(data / "models")
-    async with open_app(load_settings(data_dir=data)) as app:
-        assert app.model.embedder is not None
-        assert await first_hit(app, "read_fil") == "filesystem__read_file"
-
-
-@pytest.mark.req("S-07", "X-03")
-async def test_an_unknown_model_is_refused_with_the_known_ones(tmp_path: Path) -> None:
-    with pytest.raises(Invalid, match=r"no-such-model.*bge-small"):
-        async with open_app(load_settings(data_dir=tmp_path, search_model="no-such-model")):
-            pass
-
-
-@pytest.mark.slow
 @pytest.mark.req("S-07", "S-10")
 async def test_another_model_rebuilds_the_index_of_tools(small: Settings) -> None:
     async with open_app(small) as app:
@@ -159,18 +130,6 @@ async def test_the_url_selects_the_index(tmp_path: Path, small: Settings) -> Non
     with pytest.raises(Invalid, match=r"'ftp' is not supported.*memory:"):
         async with open_app(replace(small, index="ftp://x")):
             pass
-
-
-@pytest.mark.extended
-@pytest.mark.slow
-@pytest.mark.req("H-15")
-async def test_the_application_works_on_postgres(small: Settings, postgres: str) -> None:
-    settings = replace(small, store=postgres)
-    async with open_app(settings) as app:
-        assert await first_hit(app, "read_file") == "filesystem__read_file"
-        await app.item_store.ping()
-    async with open_app(settings) as app:
-        assert (await app.sync.run(FEW_ITEMS)).indexed == 0
 
 
 @pytest.mark.req("X-03")

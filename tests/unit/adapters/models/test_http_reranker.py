@@ -119,11 +119,9 @@ def _with(value: Any) -> Callable[[Rows], Rows]:
         _one_more,
         _out_of_range,
         _negative,
-        *map(_with, [math.nan, math.inf, "0.5", None, True, 10**400, [1]]),
+        *map(_with, [math.nan, "0.5", None, True]),
         lambda rows: [{"index": row["index"]} for row in rows],
         lambda rows: [{**row, "index": str(row["index"])} for row in rows],
-        lambda rows: [{**row, "index": bool(row["index"])} for row in rows],
-        lambda _: None,
         lambda _: 7,
         lambda rows: {str(row["index"]): row for row in rows},
     ],
@@ -138,9 +136,7 @@ async def test_a_response_that_does_not_score_each_passage_once_is_refused(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "content", [b"", b"<html>", b"[[[[", b"null", b"7", b'"yes"', b"{}", b"[" * 100_000, b"\xff\xfe"]
-)
+@pytest.mark.parametrize("content", [b"", b"<html>", b"null", b"{}", b"[" * 100_000, b"\xff\xfe"])
 async def test_an_unusable_response_is_refused(service: tuple[RerankApi, HttpReranker], content: bytes) -> None:
     api, reranker = service
     api.instead = content
@@ -158,7 +154,7 @@ async def test_a_response_beyond_the_maximum_size_is_refused(service: tuple[Rera
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("status", "setting"),
-    [(500, "RERANKER"), (502, "RERANKER"), (404, "RERANKER"), (302, "RERANKER"), (401, "RERANKER_KEY")],
+    [(500, "RERANKER"), (302, "RERANKER"), (401, "RERANKER_KEY")],
 )
 async def test_an_error_status_is_reported_with_the_setting_to_check(
     service: tuple[RerankApi, HttpReranker], status: int, setting: str

@@ -253,35 +253,21 @@ SIGNALLING = np.full(8, 0x7FA00000, np.uint32).view(np.float32)
     ("content", "reason"),
     [
         (b"", "damaged: wrong checksum"),
-        (b"\x00", "damaged: wrong checksum"),
         (json.dumps(DOCUMENT | {"tools": {}}).encode(), "damaged: wrong checksum"),
         (seal(DOCUMENT | {"tools": {"git__log": entry(GOOD)}})[:-40], "damaged: wrong checksum"),
         (seal(DOCUMENT | {"tools": {}, "version": 2}), "version 2, expected 1"),
         (seal(DOCUMENT | {"tools": {}, "dimensions": 0}), "vectors of another size than declared"),
         (seal(DOCUMENT | {"tools": {"git__log": entry(GOOD[:4])}}), "vectors of another size than declared"),
-        (
-            seal(DOCUMENT | {"tools": {"git__log": entry(GOOD)}, "dimensions": 4}),
-            "vectors of another size than declared",
-        ),
         (seal(DOCUMENT | {"tools": {"git__log": entry(GOOD.tobytes() + b"x")}}), "unreadable vectors"),
         (
             seal(DOCUMENT | {"tools": {"git__log": {"hash": "d1", "vector": "é" * 44}}}),
             "unreadable vectors",
         ),
-        (
-            seal(DOCUMENT | {"tools": {"git__log": {"hash": "d1", "vector": ["A"] * 44}}}),
-            "unreadable vectors",
-        ),
         (seal(DOCUMENT | {"tools": {"git__log": entry(NOT_A_NUMBER)}}), "vectors whose length is not 1"),
         (seal(DOCUMENT | {"tools": {"git__log": entry(SIGNALLING)}}), "vectors whose length is not 1"),
-        (seal(DOCUMENT | {"tools": {"git__log": entry(GOOD * 1e30)}}), "vectors whose length is not 1"),
         (seal(DOCUMENT | {"tools": {"git__log": entry(GOOD * 0)}}), "vectors whose length is not 1"),
         (seal(DOCUMENT | {"tools": [1]}), "not an embedding cache"),
-        (seal(DOCUMENT | {"tools": {"git__log": "x"}}), "not an embedding cache"),
-        (seal(DOCUMENT | {"tools": {"git__log": {}}}), "not an embedding cache"),
-        (seal(DOCUMENT | {"tools": {"git__log": entry(GOOD)}, "dimensions": "8"}), "not an embedding cache"),
         (seal({"version": 1}), "not an embedding cache"),
-        (seal({"a": []}), "not an embedding cache"),
     ],
 )
 async def test_a_file_that_cannot_be_used_is_ignored_and_then_replaced(

@@ -408,12 +408,6 @@ async def test_a_server_that_is_down_is_unavailable_within_the_timeout() -> None
     assert "mongodb://127.0.0.1:9/books does not answer" in await _unavailable_within(20.0, reader)
 
 
-async def test_a_server_that_never_answers_is_unavailable_within_the_timeout() -> None:
-    async with _silent() as port:
-        reader = MongoKnowledgeReader.at(f"mongodb://127.0.0.1:{port}/", timeout_seconds=0.1)
-        assert "timed out" in await _unavailable_within(20.0, reader)
-
-
 @pytest.mark.extended
 async def test_a_writer_with_a_long_timeout_fails_soon_when_no_server_listens() -> None:
     store = MongoKnowledge.at("mongodb://127.0.0.1:9/books")

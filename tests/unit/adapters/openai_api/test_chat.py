@@ -70,7 +70,7 @@ async def test_the_request_carries_the_schema_and_the_answer_is_returned() -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fenced", ["```json\n{}\n```", "```\n{}\n```", "  {}\n", "```json\n{}```"])
+@pytest.mark.parametrize("fenced", ["```json\n{}\n```", "  {}\n", "```json\n{}```"])
 async def test_an_answer_in_a_code_fence_is_read(fenced: str) -> None:
     with chat_api(says(fenced.replace("{}", json.dumps(BLUE)))) as api:
         assert await answer(api) == BLUE
@@ -81,15 +81,10 @@ async def test_an_answer_in_a_code_fence_is_read(fenced: str) -> None:
     ("wrong", "why"),
     [
         ("blue, I think", "not JSON"),
-        ("", "not JSON"),
-        (None, "not JSON"),
-        ('Here: {"colour": "blue"}', "not JSON"),
         ('["blue"]', "not a JSON object"),
         ('{"colour": "blue", "colour": "red"}', "appears twice"),
-        ('{"colour": NaN}', "NaN"),
         ("[" * 100_000, "not JSON"),
         ('{"colour": "green"}', "$.colour"),
-        ('{"colour": "blue", "shade": 1}', "shade"),
         ("{}", "colour"),
     ],
 )
@@ -256,7 +251,7 @@ async def test_a_response_beyond_the_maximum_size_is_an_error() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("body", [b"<html>Sign in</html>", b"{}", b'{"choices": []}', b"[]", b'{"error": "sorry"}'])
+@pytest.mark.parametrize("body", [b"<html>Sign in</html>", b'{"choices": []}', b"[]"])
 async def test_a_response_that_is_not_openai_compatible_is_quoted(body: bytes) -> None:
     with chat_api(Reply(body=body)) as api:
         error = await failure(api)

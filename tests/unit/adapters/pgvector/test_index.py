@@ -113,11 +113,6 @@ def test_an_unusable_address_is_rejected_without_repeating_it(url: str) -> None:
     assert "heim" not in str(raised.value.to_envelope())
 
 
-@pytest.mark.req("X-04")
-def test_settings_do_not_show_the_address() -> None:
-    assert "heim" not in repr(Settings(index=f"postgresql://anna:{SECRET}@host/x"))
-
-
 async def test_processes_that_open_a_new_database_at_once_all_succeed(database: str) -> None:
     several = [PgVectorIndex(database) for _ in range(4)]
     await asyncio.gather(*(index.open(THINGS) for index in several))

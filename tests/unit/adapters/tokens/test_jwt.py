@@ -15,6 +15,7 @@ from typing import Any
 import jwt
 import pytest
 
+from tests.fixtures.examples import choose
 from tests.servers.processes import find_free_port
 from tests.servers.published_keys import PublishedKeys, SigningKey, encode_part, new_key
 from toolscript.adapters.tokens import jwks as key_set
@@ -180,34 +181,24 @@ async def test_clocks_may_differ_by_half_a_minute() -> None:
         ({"exp": 0}, "has expired"),
         ({"exp": None}, "has no expiry"),
         ({"exp": str(NOW + 600)}, "exp is not a number"),
-        ({"exp": True}, "exp is not a number"),
-        ({"exp": [NOW]}, "exp is not a number"),
-        ({"exp": float("inf")}, "exp is not a number"),
         ({"exp": 10**400}, "exp is not a number"),
-        ({"exp": 1e300}, "exp is not a number"),
         ({"nbf": -(10**400)}, "nbf is not a number"),
         ({"exp": float("nan")}, "exp is not a number"),
         ({"exp": -1e15}, "has expired"),
-        ({"exp": -(10**400)}, "exp is not a number"),
         ({"nbf": NOW + 31}, "not valid yet: nbf"),
         ({"nbf": "soon"}, "nbf is not a number"),
         ({"iat": NOW + 31}, "iat is in the future"),
         ({"iat": {}}, "iat is not a number"),
         ({"tenant_id": None}, r"names no tenant \(claim tenant_id\)"),
         ({"tenant_id": ""}, "tenant .* is not "),
-        ({"tenant_id": "   "}, "tenant .* is not "),
         ({"tenant_id": "x" * 257}, "tenant .* is not "),
         ({"tenant_id": "a\nb"}, "tenant .* is not "),
-        ({"tenant_id": "a\x00"}, "tenant .* is not "),
         ({"tenant_id": "\ud800"}, "tenant .* is not "),
         ({"tenant_id": 7}, "tenant .* is not "),
-        ({"tenant_id": True}, "tenant .* is not "),
         ({"tenant_id": ["acme"]}, "tenant .* is not "),
         ({"tenant_id": {"id": "acme"}}, "tenant .* is not "),
         ({"plan": 7}, "plan .* is not a string"),
         ({"plan": ""}, "plan .* is not a string"),
-        ({"plan": "x" * 257}, "plan .* is not a string"),
-        ({"plan": ["gold"]}, "plan .* is not a string"),
     ],
 )
 async def test_a_token_with_invalid_claims_is_refused_with_the_reason(claims: dict[str, Any], why: str) -> None:
@@ -652,7 +643,7 @@ async def test_a_failed_read_leaves_the_known_keys(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", BROKEN)
+@pytest.mark.parametrize("fault", choose(BROKEN, "an error", "too large", "cut off"))
 async def test_when_no_read_has_succeeded_yet_the_error_is_unavailable(
     keys: PublishedKeys, rsa: SigningKey, fault: str, clock: Clock
 ) -> None:
