@@ -14,6 +14,7 @@ from benchmarks.timing import Sample, Table, format_duration
 from toolscript.adapters.observability.audit_sink import AuditSink
 from toolscript.adapters.sql.audit import SqlAudit
 from toolscript.domain.audit import UNIQUE_BITS, AuditEvent, AuditKind, AuditQuery, first_id
+from toolscript.domain.requests import RequestContext
 from toolscript.domain.search import SearchReport
 from toolscript.services.support.call_log import CallLog
 from toolscript.services.support.search_events import describe_arguments, measure_json, record_search
@@ -187,7 +188,7 @@ def _measure_recording() -> Sample:
     for _ in range(500):
         began = time.perf_counter()
         event: dict[str, object] = {"tool": "git__log", "server": "git", "arguments_checked": True}
-        with record_search(sink.record, "tools.call", SearchReport(), event.copy):
+        with record_search(sink.record, "tools.call", SearchReport(), event.copy, RequestContext()):
             event |= {"arguments": describe_arguments(arguments, as_digest=True), "bytes": measure_json(result)}
         seconds.append(time.perf_counter() - began)
     return Sample(seconds)

@@ -18,7 +18,7 @@ from toolscript.adapters.onnx.model_folders import PACKAGED
 from toolscript.app.app import App, open_app
 from toolscript.domain.catalog import Item
 from toolscript.domain.profiles import ItemRules, Profile
-from toolscript.domain.requests import profile_name
+from toolscript.domain.requests import RequestContext, use_request
 from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.settings import PREFIX, load_settings
 
@@ -77,11 +77,8 @@ async def _searches(app: App, size: str, count: int) -> list[Row]:
 
 
 async def _search_few(app: App, query: str) -> None:
-    profile_name.set("few")
-    try:
+    with use_request(RequestContext(profile="few")):
         await app.tool_search.search(query)
-    finally:
-        profile_name.set(None)
 
 
 async def _commands(times: int) -> list[Row]:

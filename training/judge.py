@@ -16,6 +16,7 @@ from toolscript.domain.search import SearchReport
 from toolscript.evaluation.datasets import ToolSet, read_set
 from toolscript.retrieval.deadline import Deadline
 from toolscript.services.catalogue.demo import parse_item
+from toolscript.services.catalogue.visibility import View
 from toolscript.services.tools.hybrid_search import RULES
 from toolscript.services.tools.ranking import Blend
 from toolscript.settings import load_settings
@@ -109,7 +110,7 @@ async def _judge_one(app: App, catalogue: Catalogue, text: str, relevant: set[st
         return None
     if facts.names.match(text).exact:
         return None
-    ranked = await app.tool_ranking.rank(text, prepared, facts, report, blend=blend)
+    ranked = await app.tool_ranking.rank(text, prepared, facts, report, View(), blend=blend)
     first = ranked.best[0][0] if ranked.best else ""
     is_noise = text in catalogue.noise
     return Judged(catalogue.name, catalogue.group, ranked.signals, bool(relevant), first in relevant, is_noise)

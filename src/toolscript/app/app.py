@@ -240,7 +240,7 @@ class App:
     def _build_text_services(self, retriever: Retriever) -> None:
         index, embedder, observability = self.index, self.text_model.embedder, self.observability
         self.large_results = LargeResults(
-            self.result_store, embedder, self.settings.result_tokens, lambda: self.visibility.profile
+            self.result_store, embedder, self.settings.result_tokens, self.visibility.find_profile
         )
         self.document_search = self._build_document_search(retriever)
         self.knowledge_search = KnowledgeSearch(

@@ -128,7 +128,7 @@ class CodeMode:
             app.tool_search,
             app.feedback,
             self.toolsets,
-            SessionResults(app.result_store, lambda: app.visibility.profile, read_json, write_json),
+            SessionResults(app.result_store, app.visibility.find_profile, read_json, write_json),
             app.settings.search_threshold,
         )
         return RunCode(

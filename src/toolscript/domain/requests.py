@@ -1,49 +1,86 @@
-"""The id, the caller and the profile of the current request."""
+"""What belongs to the current request: its id, its caller and what the caller may do."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from uuid import NAMESPACE_OID, UUID, uuid4, uuid5
 
 from toolscript.domain.access import NO_LIMIT, CallLimit, Scope, ShareHolder
 
 OWNER = ShareHolder("owner")
+ALL_SCOPES = frozenset(Scope)
 
-request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
-caller_name: ContextVar[str | None] = ContextVar("caller_name", default=None)
-"""The name of the key that the request was sent with, never the key itself."""
-client_address: ContextVar[str] = ContextVar("client_address", default="owner")
-"""The address that the request came from; `owner` outside of requests, where the caller started this process."""
-surface_name: ContextVar[str] = ContextVar("surface_name", default="cli")
-"""How the caller asks: http, mcp or cli."""
-profile_name: ContextVar[str | None] = ContextVar("profile_name", default=None)
-"""The profile that says what the caller may see; None outside of requests, and for requests that see everything."""
-tenant_name: ContextVar[str | None] = ContextVar("tenant_name", default=None)
-"""Whose documents the lists of the request may mention; None for callers without documents."""
-caller_limit: ContextVar[CallLimit] = ContextVar("caller_limit", default=NO_LIMIT)
-"""How many calls the key of the request allows."""
-caller_scopes: ContextVar[frozenset[Scope]] = ContextVar("caller_scopes", default=frozenset(Scope))
-"""What the key of the request allows; everything outside of requests."""
-share_holder: ContextVar[ShareHolder] = ContextVar("share_holder", default=OWNER)
-"""The caller whose share the request uses. Outside of HTTP: the owner."""
-calling_program: ContextVar[str] = ContextVar("calling_program", default="")
-"""The program that makes the current call: `run_code`, or a workflow; empty for calls of others."""
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """Who sends a request, how, and what it may do. The defaults are those of the owner at the command line."""
+
+    request_id: str | None = None
+    """None outside of requests."""
+    caller_name: str | None = None
+    """The name of the key that the request was sent with, never the key itself."""
+    client_address: str = "owner"
+    """The address that the request came from; `owner` where the caller started this process."""
+    surface: str = "cli"
+    """How the caller asks: http, mcp or cli."""
+    profile: str | None = None
+    """The profile that says what the caller may see; None for requests that see everything."""
+    tenant: str | None = None
+    """Whose documents the lists of the request may mention; None for callers without documents."""
+    limit: CallLimit = NO_LIMIT
+    """How many calls the key of the request allows."""
+    scopes: frozenset[Scope] = ALL_SCOPES
+    """What the key of the request allows."""
+    share_holder: ShareHolder = OWNER
+    """The caller whose share the request uses."""
+    calling_program: str = ""
+    """The program that makes the current call: `run_code`, or a workflow; empty for calls of others."""
+
+    @property
+    def caller(self) -> str:
+        """Who sends the request, for logs, events and limits: the name of the key, or else the client's address."""
+        return self.caller_name or self.client_address
+
+    def get_or_create_id(self) -> str:
+        """Returns the id of the request, or a new id outside of requests."""
+        return self.request_id or str(uuid4())
+
+
+# The only variable that belongs to a request. A task starts with the context of the task that starts it, and keeps it
+# also after the request; what it sets is not seen outside. The other variables belong to one exchange with an MCP
+# client or server, whose SDK has no parameter for them (adapters/mcp/dispatcher.py, surfaces/mcp), or to a running
+# program (services/code/host.py).
+_current_request: ContextVar[RequestContext] = ContextVar("request", default=RequestContext())  # noqa: B039  (frozen)
+
+
+def current_request() -> RequestContext:
+    """Returns the context of the current request; that of the owner outside of requests."""
+    return _current_request.get()
+
+
+def set_request(request: RequestContext) -> None:
+    """Makes this the current request until the current task ends."""
+    _current_request.set(request)
+
+
+@contextmanager
+def use_request(request: RequestContext) -> Iterator[None]:
+    """Makes this the current request in the block, and then the request that was current before."""
+    token = _current_request.set(request)
+    try:
+        yield
+    finally:
+        _current_request.reset(token)
+
 
 COMMAND_LINE = "toolscript-command-line"
 """The user agent of commands that send requests to a gateway."""
 NAMED_BY_SERVER_HEADER = "x-toolscript-named-by-server"
 """Marks requests to addresses that an MCP server named. Gateways refuse such requests: a server must not use
 one gateway through another."""
-
-
-def name_caller() -> str:
-    """Returns who sends the current request, for logs and events: the name of the key, or else the client's address."""
-    return caller_name.get() or client_address.get()
-
-
-def current_request_id() -> str:
-    """Returns the id of the current request, or a new id outside of requests."""
-    return request_id.get() or str(uuid4())
 
 
 def build_query_id(request: str) -> str:

@@ -15,7 +15,7 @@ from toolscript.app.access import is_local_token, may_bypass
 from toolscript.app.app import App
 from toolscript.domain.access import OPERATOR, Caller, Grant, Principal, Scope, ShareHolder
 from toolscript.domain.errors import Forbidden, ToolscriptError, Unauthorized, Unavailable
-from toolscript.domain.requests import caller_name, profile_name
+from toolscript.domain.requests import current_request, set_request
 from toolscript.services.access.keys import is_key
 from toolscript.settings import Settings
 
@@ -76,15 +76,16 @@ async def find_grant(
     raise build_unauthorized(LOGIN_REQUIRED if settings.oauth_resource else KEY_REQUIRED)
 
 
-def apply_profile(app: App, grant: Grant, requested: str | None = None, *, is_mcp: bool) -> None:
-    """Sets the profile of the current request: from the caller's key or token, else the requested profile, else the
-    default. Commands of the data folder's owner and requests of the operator see everything; their agents do not.
+def choose_profile(app: App, grant: Grant, requested: str | None = None, *, is_mcp: bool) -> str | None:
+    """Returns the profile of the current request: from the caller's key or token, else the requested profile, else the
+    default; None if there is none. Commands of the data folder's owner and requests of the operator see everything;
+    their agents do not.
 
     Raises NotFound and Forbidden for a requested profile.
     """
     sees_everything = not is_mcp and grant.caller in {OPERATOR, OWNER_NAME}
     chosen = None if sees_everything else app.profiles.choose(requested, key=grant.caller, claims=grant.claims)
-    profile_name.set(chosen if chosen and app.profiles.find(chosen) else None)
+    return chosen if chosen and app.profiles.find(chosen) else None
 
 
 def requires_key(settings: Settings) -> bool:
@@ -146,7 +147,7 @@ async def _identify_by_key(app: App, secret: str) -> Principal:
     key = await app.keys.find(secret)
     if key is None:
         raise build_unauthorized("this key is not valid: it is unknown, expired or revoked")
-    caller_name.set(key.name)
+    set_request(replace(current_request(), caller_name=key.name))
     require_scope(Scope.DOCUMENTS, Grant(key.name, key.scopes))
     return Principal(key.tenant or "", key.plan, subject=key.name)
 

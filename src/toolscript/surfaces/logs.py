@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from toolscript.domain.redaction import REDACTED, is_secret_name, redact_secrets
-from toolscript.domain.requests import request_id
+from toolscript.domain.requests import current_request
 
 # Silenced: their lines about requests may contain secrets, and Toolscript logs the important events itself.
 _SILENCED_LIBRARIES = ("mcp", "client", "httpx", "httpx2", "httpcore", "httpcore2", "uvicorn")
@@ -92,7 +92,7 @@ def configure_logging(level: str) -> logging.Handler:
 
 def _collect_fields(record: logging.LogRecord) -> dict[str, Any]:
     fields = {k: _redact(k, v, MAX_DEPTH) for k, v in vars(record).items() if k not in _STANDARD_FIELDS}
-    current = request_id.get()
+    current = current_request().request_id
     return {"request_id": current, **fields} if current else fields
 
 

@@ -90,7 +90,7 @@ async def test_many_gateways_save_at_a_time_and_stay_within_the_bound(store: Sql
 
 
 async def test_sessions_of_two_users_keep_results_of_one_name(store: SqlResults) -> None:
-    sessions = SessionResults(store, lambda: None, read_json, write_json, clock=lambda: 100.0)
+    sessions = SessionResults(store, lambda _: None, read_json, write_json, clock=lambda: 100.0)
     for user in ("ann", "bob"):
         await sessions.save("work", user, "list", [user])
     assert [await sessions.load("work", user, "list") for user in ("ann", "bob")] == [["ann"], ["bob"]]
@@ -99,6 +99,6 @@ async def test_sessions_of_two_users_keep_results_of_one_name(store: SqlResults)
 
 
 async def test_the_name_of_a_result_fits_its_column(store: SqlResults, database: Database) -> None:
-    await SessionResults(store, lambda: None, read_json, write_json).save("s" * 200, "ann", "n" * 100, 1)
+    await SessionResults(store, lambda _: None, read_json, write_json).save("s" * 200, "ann", "n" * 100, 1)
     (row,) = await database.read(lambda session: session.rows("SELECT handle FROM results"))
     assert len(row["handle"]) <= 32

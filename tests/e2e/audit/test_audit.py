@@ -28,6 +28,7 @@ from toolscript.app.app import open_app
 from toolscript.domain.audit import AuditEvent, AuditKind, AuditPage, AuditQuery, CallTime
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import Unavailable
+from toolscript.domain.requests import RequestContext
 from toolscript.domain.search import SearchReport
 from toolscript.services.support.search_events import record_search
 from toolscript.settings import load_settings
@@ -48,7 +49,7 @@ TIMEOUT_SECONDS = 60.0
 
 def record_call(record: Callable[[dict[str, Any]], None], number: int) -> None:
     event = {"tool": f"git__log{number}", "server": "git", "arguments": "", "arguments_checked": True, "bytes": 1}
-    with record_search(record, "tools.call", SearchReport(), lambda: event):  # type: ignore[arg-type]
+    with record_search(record, "tools.call", SearchReport(), lambda: event, RequestContext()):  # type: ignore[arg-type]
         pass
 
 

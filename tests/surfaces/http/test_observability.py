@@ -23,7 +23,7 @@ from tests.fixtures.examples import is_thorough
 from tests.servers.gateway import run_gateway
 from tests.servers.otlp import OtlpCollector
 from toolscript.app.app import App, open_app
-from toolscript.domain.requests import current_request_id, request_id
+from toolscript.domain.requests import current_request
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.request_tracking import RequestTracking
@@ -55,7 +55,7 @@ def client(serving: ServedApp) -> httpx.AsyncClient:
         async def lines() -> AsyncIterator[str]:
             for _ in range(3):
                 await asyncio.sleep(0)
-                yield current_request_id() + "\n"
+                yield current_request().get_or_create_id() + "\n"
 
         return StreamingResponse(lines())
 
@@ -132,7 +132,7 @@ async def test_the_id_is_set_during_the_request_and_reset_afterwards(
 ) -> None:
     answers = await asyncio.gather(*(http.get("/slow/one", headers={"X-Request-ID": f"id{n}"}) for n in range(20)))
     assert [answer.text for answer in answers] == [f"id{n}\n" * 3 for n in range(20)]
-    assert request_id.get() is None
+    assert current_request().request_id is None
 
 
 async def test_a_request_is_one_log_line_without_its_contents(http: httpx.AsyncClient, lines: io.StringIO) -> None:
@@ -214,7 +214,7 @@ async def test_a_disconnected_client_is_counted_as_499(served: App) -> None:
         await asyncio.wait_for(RequestTracking(never, ServedApp(served.settings, served))(scope, receive, send), 0.01)
     assert served.observability.metrics is not None
     assert counts(served.observability.metrics.exposition()[0].decode()) == {("GET", "none", "499"): 1}
-    assert request_id.get() is None
+    assert current_request().request_id is None
 
 
 async def test_tracking_a_request_is_fast(served: App) -> None:

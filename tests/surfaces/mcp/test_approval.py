@@ -20,12 +20,12 @@ from mcp_types import CallToolResult, ElicitRequestParams, ElicitResult, TextCon
 
 from tests.fixtures.coroutines import think_for
 from tests.fixtures.mcp_requests import NEWEST, build_request
+from tests.fixtures.requests import as_request
 from tests.fixtures.serving import serve
 from tests.servers import make_scripted_server
 from toolscript.app.app import App, open_app
 from toolscript.domain.access import ApprovalPolicy, PendingState, Principal, Scope
 from toolscript.domain.profiles import Profile
-from toolscript.domain.requests import profile_name
 from toolscript.domain.servers import CallRelay, CallResult
 from toolscript.services.tools.approval import QUESTION_KEY
 from toolscript.settings import load_settings
@@ -258,11 +258,8 @@ async def open_client(app: App, mode: Any, answer: dict[str, Any], questions: li
         return Principal("default")
 
     async def answer_request_of_client(params: Any, context: Any) -> Any:
-        outside = profile_name.set(PROFILE)
-        try:
+        with as_request(profile=PROFILE):
             return await answer_call(app, params, find_tenant, relay=build_relay(context))
-        finally:
-            profile_name.reset(outside)
 
     async def elicit(context: Any, params: ElicitRequestParams) -> ElicitResult:
         questions.append(params.message)

@@ -8,8 +8,8 @@ import logging
 
 import pytest
 
+from tests.fixtures.requests import as_request
 from toolscript.domain.redaction import redact_secrets
-from toolscript.domain.requests import request_id
 from toolscript.surfaces.logs import JsonLines, PlainLines
 
 TOKEN = "eyJhbGciOiJIUzI1NiJ9.eyJ0ZW5hbnRfaWQiOiJhY21lIn0.c2lnbmF0dXJl"
@@ -43,9 +43,8 @@ def test_a_line_on_a_terminal_is_readable() -> None:
 @pytest.mark.req("D-10")
 def test_a_line_names_the_request_that_it_belongs_to(lines: io.StringIO) -> None:
     log = logging.getLogger("toolscript.somewhere")
-    token = request_id.set("one-of-many")
-    log.warning("during")
-    request_id.reset(token)
+    with as_request(request_id="one-of-many"):
+        log.warning("during")
     log.warning("after")
     during, after = map(json.loads, lines.getvalue().splitlines())
     assert (during["request_id"], "request_id" in after) == ("one-of-many", False)

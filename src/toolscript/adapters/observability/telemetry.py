@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from toolscript import __version__
 from toolscript.adapters.outgoing.remote_services import require_http_url
 from toolscript.domain.audit import CALL_EVENTS, SEARCH_EVENTS
-from toolscript.domain.requests import request_id
+from toolscript.domain.requests import current_request
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -168,5 +168,5 @@ def _ignore_end(_: str, __: int) -> None:
 
 
 def _attributes() -> dict[str, str]:
-    current = request_id.get()
+    current = current_request().request_id
     return {"request_id": current} if current else {}

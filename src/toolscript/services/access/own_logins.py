@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from toolscript.domain.errors import Invalid, NotFound
 from toolscript.domain.logins import LoginState
+from toolscript.domain.requests import RequestContext, current_request
 from toolscript.domain.servers import ServerSpec
 from toolscript.services.access.logins import Logins
 
@@ -18,7 +19,7 @@ class OwnLogins:
         self,
         logins: Logins,
         get_specs: Callable[[], Mapping[str, ServerSpec]],
-        shows_server: Callable[[str], Awaitable[bool]],
+        shows_server: Callable[[str, RequestContext], Awaitable[bool]],
     ) -> None:
         """`get_specs` returns the entries of the servers, `shows_server` whether the caller sees something of one."""
         self._logins = logins
@@ -28,14 +29,15 @@ class OwnLogins:
     async def list_states(self, user: str) -> Sequence[LoginState]:
         """The user's login at every server with a login per user, by name; none for callers without a name."""
         specs = [spec for _, spec in sorted(self._get_specs().items()) if spec.oauth.per_user] if user else []
-        visible = [spec for spec in specs if await self._shows_server(spec.name)]
+        context = current_request()
+        visible = [spec for spec in specs if await self._shows_server(spec.name, context)]
         return [await self._logins.find(replace(spec, user=user)) for spec in visible]
 
     async def get_spec(self, name: str, user: str) -> ServerSpec:
         """The entry of a server, with the user's login. Raises NotFound for a server that is unknown or hidden from the
         caller, and Invalid where the caller's calls use the login of the installation."""
         spec = self._get_specs().get(name)
-        if spec is None or not await self._shows_server(name):
+        if spec is None or not await self._shows_server(name, current_request()):
             raise NotFound(f"no such server: {name!r}", details={"server": name})
         if not spec.oauth.per_user:
             raise Invalid(

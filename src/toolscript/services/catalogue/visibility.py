@@ -1,8 +1,8 @@
 """Decides on the tools that the caller of the current request may see. Every use case asks here: what a caller cannot
 find, it can neither list, describe, generate a client for, nor call.
 
-The profile belongs to the request, as the caller's name in logs does, so that no route can forget to pass it on. Work
-outside of requests sees everything.
+Every method requires the context of the request, whose profile decides, so that no use case can forget to pass it on.
+Work outside of requests sees everything.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from toolscript.domain.catalog import Item
 from toolscript.domain.filters import Condition, Op, Subset
 from toolscript.domain.profiles import Profile
-from toolscript.domain.requests import profile_name
+from toolscript.domain.requests import RequestContext
 from toolscript.ports.stores import ItemStore
 from toolscript.retrieval.catalogue import ItemFacts
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
@@ -35,21 +35,21 @@ class View:
         return self.ids is None or item_id in self.ids
 
 
-FindView = Callable[[], Awaitable[View]]
-CountBySkill = Callable[[], Awaitable[Mapping[str, int] | None]]
+FindView = Callable[[RequestContext], Awaitable[View]]
+CountBySkill = Callable[[RequestContext], Awaitable[Mapping[str, int] | None]]
 
 
-async def see_everything() -> View:
+async def see_everything(_: RequestContext) -> View:
     """The view of callers without a profile."""
     return View()
 
 
-async def count_everything() -> None:
+async def count_everything(_: RequestContext) -> None:
     """Callers without a profile see the counts of the catalogue."""
 
 
 class Visibility:
-    """Applies the profile of the current request to the catalogue."""
+    """Applies the profile of a request to the catalogue."""
 
     def __init__(
         self,
@@ -67,19 +67,17 @@ class Visibility:
         self._read_only = read_only
         self._views: dict[Profile, tuple[int, View]] = {}
 
-    @property
-    def profile(self) -> Profile | None:
-        """The profile of the current request; None if it may see everything. Raises NotFound if a new configuration has
-        removed it."""
-        name = profile_name.get()
-        profile = None if name is None else self._find_profile(name)
+    def find_profile(self, context: RequestContext) -> Profile | None:
+        """The profile of the request; None if it may see everything. Raises NotFound if a new configuration has removed
+        it."""
+        profile = None if context.profile is None else self._find_profile(context.profile)
         if not self._read_only:
             return profile
         return replace(profile, read_only=True) if profile else READ_ONLY
 
-    async def find_view(self) -> View:
+    async def find_view(self, context: RequestContext) -> View:
         """What the caller sees of the current snapshot. Raises what the store raises."""
-        profile = self.profile
+        profile = self.find_profile(context)
         if profile is None:
             return View()
         snapshot = self._snapshots.current()
@@ -90,39 +88,38 @@ class Visibility:
             self._views = {**known, profile: (snapshot.version, view)}  # without those of former configurations
         return view
 
-    async def shows(self, item: Item) -> bool:
+    async def shows(self, item: Item, context: RequestContext) -> bool:
         """Whether the caller may see the item. Reads nothing, unless skills decide."""
-        profile = self.profile
+        profile = self.find_profile(context)
         if profile is None or not profile.depends_on_skills:
             return profile is None or profile.shows(item)
-        return (await self.find_view()).shows(item.id)
+        return (await self.find_view(context)).shows(item.id)
 
-    def shows_unlisted(self, item: Item) -> bool:
+    def shows_unlisted(self, item: Item, context: RequestContext) -> bool:
         """Whether the caller may learn that the server of this item is configured, while nobody knows what it offers:
         not if the profile may hide everything of it."""
-        name = profile_name.get()
-        profile = None if name is None else self._find_profile(name)
+        profile = None if context.profile is None else self._find_profile(context.profile)
         return profile is None or (not profile.depends_on_skills and profile.shows(item))
 
-    async def shows_server(self, server: str) -> bool:
+    async def shows_server(self, server: str, context: RequestContext) -> bool:
         """Whether the caller may see an item of that server, or everything."""
-        view = await self.find_view()
+        view = await self.find_view(context)
         if view.ids is None:
             return True
         facts = (await self._snapshots.current().facts()).items
         return any(facts[item_id].server == server for item_id in view.ids if item_id in facts)
 
-    async def select(self, items: Iterable[Item]) -> list[Item]:
+    async def select(self, items: Iterable[Item], context: RequestContext) -> list[Item]:
         """The items that the caller may see."""
-        profile = self.profile
+        profile = self.find_profile(context)
         if profile is None or not profile.depends_on_skills:
             return [item for item in items if profile is None or profile.shows(item)]
-        view = await self.find_view()
+        view = await self.find_view(context)
         return [item for item in items if view.shows(item.id)]
 
-    async def count_by_skill(self) -> Mapping[str, int] | None:
+    async def count_by_skill(self, context: RequestContext) -> Mapping[str, int] | None:
         """The number of visible items of each skill that has any; None if the caller sees everything."""
-        view = await self.find_view()
+        view = await self.find_view(context)
         if view.ids is None:
             return None
         skills = await self._read_skills()

@@ -16,7 +16,7 @@ from toolscript.domain.audit import OK
 from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import Forbidden, InvalidArguments, NotFound, ToolscriptError
 from toolscript.domain.programs import CallRecord, Language, LimitReached, RunEnd, RunLimits
-from toolscript.domain.requests import calling_program
+from toolscript.domain.requests import current_request, set_request
 from toolscript.domain.search import MAX_CLOSEST
 from toolscript.domain.servers import Ask, CallRelay, CallResult
 from toolscript.services.code.budget import RunBudget
@@ -81,7 +81,7 @@ class RunHost:
         # A sandbox may call from anywhere; the profile and the name of the caller are those of the run.
         self._context = copy_context()
         self._context.run(current_host.set, self)
-        self._context.run(calling_program.set, name)
+        self._context.run(set_request, replace(current_request(), calling_program=name))
         parent = current_host.get()
         self.depth = count_waiting_programs()
         self.budget: RunBudget = parent.budget if parent else RunBudget(limits)

@@ -32,7 +32,7 @@ from toolscript.domain.programs import (
     RunReport,
     SandboxLimits,
 )
-from toolscript.domain.requests import request_id
+from toolscript.domain.requests import current_request, use_request
 from toolscript.domain.search import SearchReport, no_span
 from toolscript.ports.observability import EventSink
 from toolscript.ports.sandboxes import Sandbox
@@ -117,13 +117,14 @@ class RunCode:
         sandbox = self._get_sandbox(request.language)
         _check_request(request)
         request = replace(request, limits=request.limits.cap(self._max_limits))
-        run_id = request_id.get() or f"run_{token_hex(8)}"
-        token = request_id.set(run_id)
+        context = current_request()
+        run_id = context.request_id or f"run_{token_hex(8)}"
+        context = replace(context, request_id=run_id)
         began, report = time.perf_counter(), SearchReport()
         event = self._build_event(request)
         record = partial(record_event, self._events) if request.name == RUN_CODE else _ignore
-        try:
-            with self._span("code.run"), record_search(record, EVENT, report, lambda: event, at_success=False):
+        with use_request(context):
+            with self._span("code.run"), record_search(record, EVENT, report, lambda: event, context, at_success=False):
                 if not caller.is_counted:
                     await self._admission.count_run()
                 async with self._slots.take(caller, count_waiting_programs()):
@@ -134,9 +135,7 @@ class RunCode:
                     if request.check_value and outcome.end is RunEnd.DONE:
                         outcome = _fail(outcome, await request.check_value(outcome.value))
             event |= {"bytes": len(host.printed), "end": outcome.end.value, "calls": len(host.calls)}
-            record(build_event(EVENT, report, event, None if outcome.end is RunEnd.DONE else outcome.end.name))
-        finally:
-            request_id.reset(token)
+            record(build_event(EVENT, report, event, None if outcome.end is RunEnd.DONE else outcome.end.name, context))
         took_ms = (time.perf_counter() - began) * 1000
         return RunReport(run_id, request.language, outcome, host.printed, host.calls, took_ms, problems)
 

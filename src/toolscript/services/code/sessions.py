@@ -10,6 +10,7 @@ from typing import Any
 
 from toolscript.domain.errors import InvalidArguments, NotFound
 from toolscript.domain.profiles import Profile, name_owner
+from toolscript.domain.requests import RequestContext, current_request
 from toolscript.ports.results import KEPT_SECONDS, ResultStore
 
 MAX_NAME_LENGTH = 100
@@ -21,7 +22,7 @@ class SessionResults:
     def __init__(
         self,
         store: ResultStore,
-        find_profile: Callable[[], Profile | None],
+        find_profile: Callable[[RequestContext], Profile | None],
         read_json: Callable[[str], Awaitable[Any]],
         write_json: Callable[[Any], Awaitable[str]],
         *,
@@ -37,7 +38,7 @@ class SessionResults:
 
     async def save(self, session: str | None, user: str, name: object, value: Any) -> None:
         """Keeps a value, instead of an earlier one of the same name. Raises InvalidArguments and Unavailable."""
-        owner, now = name_owner(user, self._find_profile()), self._clock()
+        owner, now = name_owner(user, self._find_profile(current_request())), self._clock()
         handle = _build_handle(owner, session, name)
         try:
             content = await self._write_json(value)
@@ -49,7 +50,7 @@ class SessionResults:
 
     async def load(self, session: str | None, user: str, name: object) -> Any:
         """The value that was kept. Raises NotFound, InvalidArguments and Unavailable."""
-        owner = name_owner(user, self._find_profile())
+        owner = name_owner(user, self._find_profile(current_request()))
         content = await self._store.read(_build_handle(owner, session, name), owner, now=self._clock())
         if content is None:
             raise NotFound(

@@ -21,6 +21,7 @@ from toolscript.domain.errors import Quarantined
 from toolscript.domain.profiles import Profile
 from toolscript.domain.programs import Language
 from toolscript.domain.quarantine import require_released
+from toolscript.domain.requests import current_request
 from toolscript.domain.servers import ServerState, ServerStatus
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.visibility import Visibility
@@ -120,17 +121,19 @@ class Toolsets:
         unknown = {each.server: each.name for each in named if each.server not in names.servers}
         if not unknown:
             return {}
+        context = current_request()
         statuses = {each.name: each for each in self._list_statuses() if each.name not in names.all_tools}
         servers = name_servers(names.language, statuses)
         return {
             name: _describe_status(statuses[servers[name]])
             for name, tool in unknown.items()
-            if name in servers and await self._visibility.shows(Item(servers[name], tool))
+            if name in servers and await self._visibility.shows(Item(servers[name], tool), context)
         }
 
     async def _read_names(self, language: Language) -> _ProgramNames:
         """The names of what the caller sees of the current snapshot."""
-        snapshot, key = self._snapshots.current(), (self._visibility.profile, language)
+        context, snapshot = current_request(), self._snapshots.current()
+        key = self._visibility.find_profile(context), language
         version, names = self._known.get(key, (0, None))
         if names is None or version != snapshot.version:
             facts = (await snapshot.facts()).items
@@ -139,7 +142,7 @@ class Toolsets:
             for item in items:
                 all_tools.setdefault(item.server, []).append(item.name)
             tools: dict[str, dict[str, Item]] = {}
-            for item in await self._visibility.select(items):
+            for item in await self._visibility.select(items, context):
                 tools.setdefault(item.server, {})[item.name] = item
             named = name_servers(language, all_tools)
             servers = {name: server for name, server in named.items() if server in tools}

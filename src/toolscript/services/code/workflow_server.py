@@ -11,7 +11,7 @@ from toolscript.domain.access import Caller, Scope
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import ToolscriptError, UpstreamFailed
 from toolscript.domain.programs import RunEnd, RunReport, Workflow
-from toolscript.domain.requests import caller_name, caller_scopes, client_address, profile_name
+from toolscript.domain.requests import current_request
 from toolscript.domain.servers import NO_RELAY, CallRelay, CallResult, ServerListing
 from toolscript.services.code.host import RunCaller
 from toolscript.services.code.workflows import Workflows
@@ -41,14 +41,15 @@ class WorkflowServer:
         self, item: Item, arguments: Mapping[str, Any], *, within: float, relay: CallRelay = NO_RELAY
     ) -> CallResult:
         """Whatever goes wrong is a result: the server itself never fails."""
-        name = caller_name.get()
-        may_search = Scope.SEARCH in caller_scopes.get()
-        caller = RunCaller(Caller(name, "" if name else client_address.get()), relay, may_search, is_counted=True)
+        request = current_request()
+        name = request.caller_name
+        caller = Caller(name, "" if name else request.client_address)
+        run_caller = RunCaller(caller, relay, Scope.SEARCH in request.scopes, is_counted=True)
         # Its own limit comes first, whose report says what was printed; questions stop the clocks of both.
         seconds = (within - ANSWER_SECONDS if relay.ask else within) * OWN_SHARE
         try:
             workflow = await self._workflows.get(item.name)
-            report = await self._workflows.run(workflow, arguments, caller, seconds=seconds)
+            report = await self._workflows.run(workflow, arguments, run_caller, seconds=seconds)
         except ToolscriptError as error:
             return _build_failure(error.message)
         return _build_result(workflow, report)
@@ -78,7 +79,7 @@ class WorkflowServer:
 
 
 def _build_result(workflow: Workflow, report: RunReport) -> CallResult:
-    if report.outcome.end is RunEnd.REJECTED and profile_name.get():
+    if report.outcome.end is RunEnd.REJECTED and current_request().profile:
         return _build_failure(HIDDEN_TOOLS)
     if report.outcome.end is not RunEnd.DONE:
         printed = f"\nPrinted:\n{report.printed}" if report.printed else ""

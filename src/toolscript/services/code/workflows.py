@@ -22,7 +22,7 @@ from toolscript.domain.programs import (
     RunReport,
     Workflow,
 )
-from toolscript.domain.requests import caller_name
+from toolscript.domain.requests import current_request
 from toolscript.domain.servers import ServerListing, ServerSpec, ServerStatus, Transport
 from toolscript.domain.spelling import suggest
 from toolscript.ports.schemas import ArgumentChecker
@@ -120,7 +120,7 @@ class Workflows:
         existing = {each.name for each in await self._store.list_all()}
         if workflow.name not in existing and len(existing) >= MAX_WORKFLOWS:
             raise InvalidArguments(f"there are {MAX_WORKFLOWS} workflows already: remove some first")
-        saved = replace(workflow, saved_at=self._clock(), saved_by=caller_name.get() or "owner")
+        saved = replace(workflow, saved_at=self._clock(), saved_by=current_request().caller_name or "owner")
         await self._store.save(saved)
         await self._update_catalogue()
         return SavedWorkflow(saved, await self._find_quarantine(saved))

@@ -11,7 +11,7 @@ from typing import Any
 from toolscript.domain.access import Plan, Principal
 from toolscript.domain.errors import Forbidden, InvalidArguments
 from toolscript.domain.filters import EVERYTHING, Condition, Filter
-from toolscript.domain.requests import build_query_id, current_request_id
+from toolscript.domain.requests import RequestContext, build_query_id
 from toolscript.domain.search import SearchReport
 from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.fusion import FUSIONS
@@ -83,10 +83,14 @@ class DocumentRun:
     report: SearchReport
     deadline: Deadline
     plan: Plan | None = None
-    request_id: str = field(default_factory=current_request_id)
+    context: RequestContext = field(default_factory=RequestContext)
+    request_id: str = field(init=False)
     offset: int = 0
     total: int = 0
     doc_ids: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.request_id = self.context.get_or_create_id()
 
     @property
     def query_id(self) -> str:

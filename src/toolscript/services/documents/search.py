@@ -18,6 +18,7 @@ from typing import Literal
 
 from toolscript.domain.access import Plan, Principal
 from toolscript.domain.errors import InvalidArguments, ToolscriptError, Unavailable
+from toolscript.domain.requests import current_request
 from toolscript.domain.search import SCORE_DIGITS, SearchPart, SearchReport, no_span
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Reranker
@@ -146,11 +147,13 @@ class DocumentSearch:
                 raise self._unwell.with_traceback(None)
 
     def _begin(self, principal: Principal, ask: DocumentQuery, plan: Plan | None) -> DocumentRun:
-        return DocumentRun(principal, ask, SearchReport(span=self._span), Deadline(MAX_SECONDS), plan)
+        return DocumentRun(
+            principal, ask, SearchReport(span=self._span), Deadline(MAX_SECONDS), plan, current_request()
+        )
 
     def _record(self, run: DocumentRun, *, at_success: bool = True) -> AbstractContextManager[None]:
         record = partial(record_event, self._events)
-        return record_search(record, "documents.search", run.report, run.describe, at_success=at_success)
+        return record_search(record, "documents.search", run.report, run.describe, run.context, at_success=at_success)
 
     async def _rank_page(self, run: DocumentRun) -> tuple[DocumentPage, list[Ranked]]:
         """The page without its hits, and its documents before they are read."""

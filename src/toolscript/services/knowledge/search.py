@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from toolscript.domain.errors import InvalidArguments, Unavailable
 from toolscript.domain.filters import EVERYTHING, Condition, Filter, Op
 from toolscript.domain.knowledge import UNKNOWN_SOURCE, Chunk, KnowledgeRecords, Position, format_content
+from toolscript.domain.requests import current_request
 from toolscript.domain.search import SearchPart, SearchReport, TermCounts, no_span
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import LanguageModel
@@ -122,8 +123,9 @@ class KnowledgeSearch:
         store or both collections do not answer.
         """
         found = KnowledgeResults([], [], SearchReport(span=self._span))
-        described = partial(_describe, query, found)
-        with record_search(self._record, "knowledge.search", found.report, described), self._span("search.execute"):
+        described, context = partial(_describe, query, found), current_request()
+        recorded = record_search(self._record, "knowledge.search", found.report, described, context)
+        with recorded, self._span("search.execute"):
             check(query)
             try:
                 attempt = await self._attempt(query, found.report)

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from toolscript.domain.errors import Invalid, InvalidArguments, NotFound, ToolscriptError, Unavailable
 from toolscript.domain.profiles import Profile, name_owner
+from toolscript.domain.requests import RequestContext, current_request
 from toolscript.domain.servers import META_KEY
 from toolscript.ports.models import Embedder
 from toolscript.ports.results import KEPT_SECONDS, ResultStore
@@ -76,7 +77,7 @@ class LargeResults:
         store: ResultStore,
         embedder: Embedder | None,
         max_tokens: int,
-        find_profile: Callable[[], Profile | None],
+        find_profile: Callable[[RequestContext], Profile | None],
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -163,7 +164,7 @@ class LargeResults:
             return None, f"it is larger than {MAX_KEPT_BYTES // 2**20} MiB even when compressed"
         handle, now = f"r_{secrets.token_hex(8)}", self._clock()
         try:
-            owner = name_owner(user, self._find_profile())
+            owner = name_owner(user, self._find_profile(current_request()))
             async with asyncio.timeout(SAVE_SECONDS):
                 await self._store.save(handle, owner, content, now=now, expires_at=now + KEPT_SECONDS)
         except (ToolscriptError, TimeoutError) as error:
@@ -173,7 +174,9 @@ class LargeResults:
         return handle, ""
 
     async def _load(self, handle: str, user: str, path: str | None) -> ResultDocument:
-        content = await self._store.read(handle, name_owner(user, self._find_profile()), now=self._clock())
+        content = await self._store.read(
+            handle, name_owner(user, self._find_profile(current_request())), now=self._clock()
+        )
         if content is None:
             raise NotFound(
                 f"no such result: {handle[:40]!r}: a result is kept for an hour, for the caller that got it; call the "

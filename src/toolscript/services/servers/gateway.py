@@ -24,7 +24,7 @@ from toolscript.domain.errors import (
     Unavailable,
     UpstreamFailed,
 )
-from toolscript.domain.requests import name_caller
+from toolscript.domain.requests import current_request
 from toolscript.domain.servers import (
     NO_RELAY,
     CallRelay,
@@ -211,7 +211,7 @@ class Gateway:
             connection = self._get_connection(name)
             if not connection.is_stopped:
                 self._stopped[name] = reason
-                log.info("server_stopped", extra={"server": name, "reason": reason, "caller": name_caller()})
+                log.info("server_stopped", extra={"server": name, "reason": reason, "caller": current_request().caller})
                 await asyncio.gather(connection.halt(reason), self._close_user_connections({name}))
         return self._get_status(connection)
 
@@ -221,7 +221,7 @@ class Gateway:
             connection = self._get_connection(name)
             self._stopped.pop(name, None)
             self._admission.forget(name)
-            log.info("server_started", extra={"server": name, "caller": name_caller()})
+            log.info("server_started", extra={"server": name, "caller": current_request().caller})
             connection.start()
         return self._get_status(connection)
 
@@ -231,7 +231,7 @@ class Gateway:
             connection = self._get_connection(name)
             self._stopped.pop(name, None)
             self._admission.forget(name)
-            log.info("server_restarted", extra={"server": name, "reason": reason, "caller": name_caller()})
+            log.info("server_restarted", extra={"server": name, "reason": reason, "caller": current_request().caller})
             await asyncio.gather(connection.restart(reason), self._close_user_connections({name}))
         return self._get_status(connection)
 

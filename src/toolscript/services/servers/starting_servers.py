@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from toolscript.domain.catalog import Item
+from toolscript.domain.requests import current_request
 from toolscript.domain.search import SearchPart, SearchReport
 from toolscript.services.catalogue.visibility import Visibility
 from toolscript.services.servers.gateway import Gateway
@@ -20,7 +21,8 @@ class StartingServers:
 
     def list_names(self) -> list[str]:
         """Their names, for the caller of the current request."""
-        return [name for name in self.gateway.starting if self.visibility.shows_unlisted(Item(name, ""))]
+        context = current_request()
+        return [name for name in self.gateway.starting if self.visibility.shows_unlisted(Item(name, ""), context)]
 
     def add_to(self, report: SearchReport) -> None:
         """Notes in the report of a search that tools are missing, and their servers."""
@@ -32,5 +34,5 @@ class StartingServers:
         """Waits until the server of an item that is not in the catalogue is listed for the first time or has failed, at
         most as long as a call may take."""
         server, _, name = item_id.partition("__")
-        if self.visibility.shows_unlisted(Item(server, name)):
+        if self.visibility.shows_unlisted(Item(server, name), current_request()):
             await self.gateway.settle(self.gateway.call_timeout, server)

@@ -17,6 +17,7 @@ from datetime import datetime
 
 from toolscript.domain.catalog import MAX_SKILLS, Assignment, Origin, Skill, StoredItem, Suggestion, SuggestionStatus
 from toolscript.domain.errors import Conflict, Invalid, NotFound, Unavailable
+from toolscript.domain.requests import current_request
 from toolscript.ports.stores import ItemStore, SkillStore
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.catalogue.visibility import CountBySkill, FindView, count_everything, see_everything
@@ -77,7 +78,7 @@ class Skills:
     async def all(self, *, active_only: bool = False) -> list[CountedSkill]:
         """Every skill, ordered by id; for a caller that may not see all items, the skills with items that it may
         see."""
-        visible = await self._count_by_skill()
+        visible = await self._count_by_skill(current_request())
         counts = await self._skill_store.count_items() if visible is None else visible
         skills = await self._skill_store.list_skills(active_only=active_only)
         return [CountedSkill(s, counts.get(s.id, 0)) for s in skills if visible is None or s.id in visible]
@@ -134,7 +135,7 @@ class Skills:
         """The active items of a skill, ordered by falling confidence. Raises NotFound."""
         await self.get(skill_id)
         found = await self._item_store.get_items_of_skill(skill_id)
-        view = await self._find_view()
+        view = await self._find_view(current_request())
         return [stored for stored in found if view.shows(stored.item.id)]
 
     async def assign(self, item_id: str, skill_ids: Sequence[str]) -> StoredItem:

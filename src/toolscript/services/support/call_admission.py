@@ -17,7 +17,7 @@ from toolscript.domain.access import NO_LIMIT, CallLimit
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import LoginRequired, RateLimited, TimedOut, Unavailable, UpstreamFailed
 from toolscript.domain.profiles import Profile
-from toolscript.domain.requests import caller_limit, caller_name, client_address, profile_name
+from toolscript.domain.requests import current_request
 from toolscript.domain.servers import ServerSpec, Transport
 from toolscript.ports.access import RateBuckets
 
@@ -168,10 +168,10 @@ class CallAdmission:
 
     def _list_caller_limits(self) -> list[tuple[str, str, CallLimit]]:
         """How many calls the key of the request allows, and its profile each of its callers."""
-        caller, profile_of_request = caller_name.get() or client_address.get(), profile_name.get()
-        profile = self._find_profile(profile_of_request) if profile_of_request else None
+        request = current_request()
+        caller, profile = request.caller, self._find_profile(request.profile) if request.profile else None
         return [
-            (f"calls with the key {caller}", f"key {caller}", caller_limit.get()),
+            (f"calls with the key {caller}", f"key {caller}", request.limit),
             (f"calls of {caller}", f"caller {caller}", profile.limit if profile else NO_LIMIT),
         ]
 

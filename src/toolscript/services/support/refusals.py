@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from toolscript.domain.errors import ToolscriptError
 from toolscript.domain.redaction import redact_text
-from toolscript.domain.requests import caller_name
+from toolscript.domain.requests import current_request
 from toolscript.domain.search import SearchReport
 from toolscript.ports.access import RateBuckets
 from toolscript.ports.observability import EventSink
@@ -23,7 +23,10 @@ class Refusals:
 
     async def record(self, request: str, error: ToolscriptError) -> None:
         """Records that the request, a method and a path, was refused with this error. Never raises."""
-        if await self._buckets.take(caller_name.get() or "", MAX_PER_MINUTE):
+        context = current_request()
+        if await self._buckets.take(context.caller_name or "", MAX_PER_MINUTE):
             return
         about = {"tool": redact_text(request)[:MAX_NAME], "reason": redact_text(error.message)}
-        record_event(self._events, build_event("access.refused", SearchReport({"total": 0.0}), about, error.code))
+        record_event(
+            self._events, build_event("access.refused", SearchReport({"total": 0.0}), about, error.code, context)
+        )

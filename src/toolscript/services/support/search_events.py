@@ -15,13 +15,7 @@ from typing import Any, TypeVar
 
 from toolscript.domain.errors import ToolscriptError
 from toolscript.domain.redaction import redact_arguments, redact_text
-from toolscript.domain.requests import (
-    calling_program,
-    current_request_id,
-    name_caller,
-    profile_name,
-    surface_name,
-)
+from toolscript.domain.requests import RequestContext
 from toolscript.domain.search import SearchReport
 from toolscript.ports.observability import EventSink
 
@@ -45,6 +39,7 @@ def record_search(
     kind: str,
     report: SearchReport,
     describe: Callable[[], Event],
+    context: RequestContext,
     *,
     at_success: bool = True,
 ) -> Iterator[None]:
@@ -60,20 +55,20 @@ def record_search(
     finally:
         report.timings_ms["total"] = earlier_ms + (time.perf_counter() - began) * 1000
         if code or at_success:
-            record(build_event(kind, report, describe(), code))
+            record(build_event(kind, report, describe(), code, context))
 
 
-def build_event(kind: str, report: SearchReport, about: Event, code: str | None) -> Event:
-    """An event of that kind in the current request; `code` is the code of its error."""
+def build_event(kind: str, report: SearchReport, about: Event, code: str | None, context: RequestContext) -> Event:
+    """An event of that kind in the request; `code` is the code of its error."""
     timings = {name: round(ms, 3) for name, ms in report.timings_ms.items()}
     return {
         "type": kind,
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "request_id": current_request_id(),
-        "caller": name_caller(),
-        "profile": profile_name.get() or "",
-        "surface": surface_name.get(),
-        "called_by": calling_program.get(),
+        "request_id": context.get_or_create_id(),
+        "caller": context.caller,
+        "profile": context.profile or "",
+        "surface": context.surface,
+        "called_by": context.calling_program,
         **about,
         "took_ms": timings["total"],
         "timings_ms": timings,
@@ -83,7 +78,9 @@ def build_event(kind: str, report: SearchReport, about: Event, code: str | None)
 
 
 @contextmanager
-def record_tool_search(events: EventSink | None, kind: str, query: str, report: SearchReport) -> Iterator[None]:
+def record_tool_search(
+    events: EventSink | None, kind: str, query: str, report: SearchReport, context: RequestContext
+) -> Iterator[None]:
     """Records a search for tools or skills: its words without secrets, and the number of its results."""
     if events is None:
         yield
@@ -92,7 +89,7 @@ def record_tool_search(events: EventSink | None, kind: str, query: str, report: 
     def describe() -> Event:
         return {"query": redact_text(query), "hits": report.counts.get("returned", 0)}
 
-    with record_search(partial(record_event, events), kind, report, describe):
+    with record_search(partial(record_event, events), kind, report, describe, context):
         yield
 
 

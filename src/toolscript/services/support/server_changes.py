@@ -9,6 +9,7 @@ from functools import partial
 
 from toolscript.domain.audit import SERVER_EVENT
 from toolscript.domain.redaction import redact_arguments, redact_text
+from toolscript.domain.requests import current_request
 from toolscript.domain.search import SearchReport
 from toolscript.ports.observability import EventSink
 from toolscript.services.support.search_events import MAX_NAME, record_event, record_search
@@ -25,7 +26,9 @@ class ServerChanges:
     def record(self, action: str, server: str, about: str = "") -> Iterator[None]:
         """Records the block as this action on the server, when it ends."""
         event = {"tool": action, "server": redact_text(server)[:MAX_NAME], "about": about}
-        with record_search(partial(record_event, self._events), SERVER_EVENT, SearchReport(), lambda: event):
+        with record_search(
+            partial(record_event, self._events), SERVER_EVENT, SearchReport(), lambda: event, current_request()
+        ):
             yield
 
 

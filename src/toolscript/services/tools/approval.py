@@ -23,6 +23,7 @@ from toolscript.domain.catalog import Item
 from toolscript.domain.errors import ApprovalDeclined, ApprovalRequired, TimedOut, Unavailable
 from toolscript.domain.quarantine import make_visible
 from toolscript.domain.redaction import redact_arguments
+from toolscript.domain.requests import current_request
 from toolscript.domain.servers import Ask, CallRelay, CallResult
 from toolscript.ports.access import ApprovalStore
 from toolscript.services.catalogue.visibility import Visibility
@@ -87,7 +88,7 @@ class Approvals:
 
     def are_needed(self, item: Item) -> bool:
         """Whether the caller of the current request needs an approval for each call of the item."""
-        profile = self._visibility.profile
+        profile = self._visibility.find_profile(current_request())
         policies = [self._policy, self._get_server_policy(item.server), *([profile.approval] if profile else [])]
         match max(policies, key=_STRICTNESS.index):
             case ApprovalPolicy.NEVER:

@@ -21,6 +21,7 @@ from toolscript.domain.errors import (
     Unavailable,
 )
 from toolscript.domain.quarantine import require_released
+from toolscript.domain.requests import current_request
 from toolscript.domain.search import SearchReport, no_span
 from toolscript.domain.servers import NO_RELAY, Ask, CallRelay, CallResult
 from toolscript.ports.observability import EventSink
@@ -94,7 +95,7 @@ class CallTool:
         if item is None:
             await self._starting.wait_for_item(item_id)
             item = await self._find_item(item_id)
-        if item is not None and await self._visibility.shows(item):
+        if item is not None and await self._visibility.shows(item, current_request()):
             return item
         near = await self._find_similar(item_id)
         hint = f": did you mean {' or '.join(near)}?" if near else ""
@@ -110,8 +111,8 @@ class CallTool:
         UpstreamFailed with the server's own message, TimedOut, or Unavailable.
         """
         event = {"tool": item_id[:MAX_NAME], "server": "", "arguments": "", "arguments_checked": True, "bytes": 0}
-        record = partial(record_event, self._events)
-        with self._span("tools.call"), record_search(record, "tools.call", SearchReport(), lambda: event):
+        record, context = partial(record_event, self._events), current_request()
+        with self._span("tools.call"), record_search(record, "tools.call", SearchReport(), lambda: event, context):
             limit = _TimeLimit(item_id, within or self._gateway.call_timeout)
             async with limit.run():
                 item = await self.describe(item_id)

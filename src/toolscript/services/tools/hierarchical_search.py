@@ -16,6 +16,7 @@ from toolscript.domain.catalog import ItemType, Schema
 from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable
 from toolscript.domain.filters import Condition, Filter, Op, Payload, matches
 from toolscript.domain.profiles import Profile
+from toolscript.domain.requests import RequestContext, current_request
 from toolscript.domain.search import CacheUse, SearchPart, SearchReport
 from toolscript.ports.observability import EventSink
 from toolscript.retrieval.catalogue import CatalogueFacts
@@ -148,6 +149,7 @@ class _Run(NamedTuple):
     catalogue: CatalogueFacts | None
     view: View
     report: SearchReport
+    context: RequestContext
 
 
 class _Found(NamedTuple):
@@ -193,21 +195,23 @@ class HierarchicalSearch:
 
         Raises Invalid for a blank query, InvalidArguments for a query too long or a number out of range.
         """
-        query = replace_unencodable(request.query)
+        query, context = replace_unencodable(request.query), current_request()
         if query != request.query:
             request = replace(request, query=query)
         report = SearchReport()
         await self._wait_for_first_listing()
-        with record_tool_search(self._events, "hierarchical.search", query, report):
-            return await self._search_recorded(request, report)
+        with record_tool_search(self._events, "hierarchical.search", query, report, context):
+            return await self._search_recorded(request, report, context)
 
-    async def _search_recorded(self, request: HierarchicalQuery, report: SearchReport) -> HierarchicalResults:
+    async def _search_recorded(
+        self, request: HierarchicalQuery, report: SearchReport, context: RequestContext
+    ) -> HierarchicalResults:
         _check(request)
         with report.stage("total"):
-            snapshot, view = self._snapshots.current(), await self._ranking.find_view()
+            snapshot, view = self._snapshots.current(), await self._ranking.find_view(context)
             results = self._results.find((snapshot.version, view.profile, request))
             if results is None:
-                results = await self._search_once(request, snapshot, view.profile)
+                results = await self._search_once(request, snapshot, view.profile, context)
                 report.timings_ms.update(results.report.timings_ms)
                 report.degraded += results.report.degraded
             results = results._replace(report=report)
@@ -219,7 +223,7 @@ class HierarchicalSearch:
         return results
 
     async def _search_once(
-        self, request: HierarchicalQuery, snapshot: CatalogueSnapshot, profile: Profile | None
+        self, request: HierarchicalQuery, snapshot: CatalogueSnapshot, profile: Profile | None, context: RequestContext
     ) -> HierarchicalResults:
         """Searches once for all who make the same request at the same time, with the same profile."""
         key = snapshot.version, profile, request
@@ -230,7 +234,7 @@ class HierarchicalSearch:
         running = self._running[key] = asyncio.get_running_loop().create_future()
         results = None
         try:
-            results = await self._search(request, snapshot)
+            results = await self._search(await self._begin(request, snapshot, context))
         finally:  # without results this search was cancelled, and one of those that wait takes over
             del self._running[key]
             running.set_result(results)
@@ -240,12 +244,12 @@ class HierarchicalSearch:
 
     async def find_skills(self, query: str, *, limit: int = 5, threshold: float = 0.4) -> list[SkillHit]:
         """Stage one alone. Raises as `search` does, and Unavailable when skills cannot be searched."""
-        report = SearchReport()
+        report, context = SearchReport(), current_request()
         await self._wait_for_first_listing()
-        with record_tool_search(self._events, "skills.search", query, report):
+        with record_tool_search(self._events, "skills.search", query, report, context):
             request = HierarchicalQuery(query, skill_limit=limit, skill_threshold=threshold)
             _check(request, max_skills=50)
-            run = await self._begin(request, self._snapshots.current())
+            run = await self._begin(request, self._snapshots.current(), context)
             hits = await self._find_skills(run)
             report.timings_ms.update(run.report.timings_ms)
             _require_complete(run.report, "skills")
@@ -257,11 +261,11 @@ class HierarchicalSearch:
     ) -> Sequence[HierarchicalHit]:
         """Stage two alone, within `skill_ids`. Raises as `search` does, and Unavailable when the index fails, or has no
         result while tools are still being indexed."""
-        report = SearchReport()
+        report, context = SearchReport(), current_request()
         await self._wait_for_first_listing()
-        with record_tool_search(self._events, "hierarchical.search", request.query, report):
+        with record_tool_search(self._events, "hierarchical.search", request.query, report, context):
             _check(request)
-            run = await self._begin(replace(request, strategy=Strategy.DIRECT), self._snapshots.current())
+            run = await self._begin(replace(request, strategy=Strategy.DIRECT), self._snapshots.current(), context)
             hits = (await self._find_tools(run, SearchArea(skill_ids=skill_ids))).hits
             report.timings_ms.update(run.report.timings_ms)
             if not hits:
@@ -280,15 +284,15 @@ class HierarchicalSearch:
         if self._starting:
             await self._starting.gateway.wait_for_first_listing()
 
-    async def _begin(self, request: HierarchicalQuery, snapshot: CatalogueSnapshot) -> _Run:
+    async def _begin(self, request: HierarchicalQuery, snapshot: CatalogueSnapshot, context: RequestContext) -> _Run:
         report, deadline = SearchReport(), Deadline(self._timeouts.embedding, "tools")
         # Without the facts the search ranks by meaning alone.
         catalogue = await _run_stage(report, FACTS_STAGE, self._timeouts.tools, snapshot.facts(), None)
         prepared = await self._ranking.prepare(request.query, catalogue, report, deadline, RULES)
-        return _Run(request, prepared, snapshot, catalogue, await self._ranking.find_view(), report)
+        return _Run(request, prepared, snapshot, catalogue, await self._ranking.find_view(context), report, context)
 
-    async def _search(self, request: HierarchicalQuery, snapshot: CatalogueSnapshot) -> HierarchicalResults:
-        run = await self._begin(request, snapshot)
+    async def _search(self, run: _Run) -> HierarchicalResults:
+        request = run.request
         if run.prepared.vector is None:
             return HierarchicalResults(request.query, request.strategy, run.report)
         area = await self._find_topics(run) if request.strategy is not Strategy.DIRECT else EVERYWHERE
@@ -308,7 +312,7 @@ class HierarchicalSearch:
     async def _choose_topics(self, run: _Run) -> SearchArea:
         """The tools of the nearest topics, and the skills that they may belong to; everywhere if no skill is near."""
         skill_map, scores = await self._compare_skills(run)
-        skills = await self._rank_skills(skill_map, scores)
+        skills = await self._rank_skills(run, skill_map, scores)
         if not list_hits(skills, run.request.skill_threshold):
             return EVERYWHERE
         topics = self._find_visible(skill_map, run)
@@ -326,7 +330,7 @@ class HierarchicalSearch:
     async def _find_skills(self, run: _Run) -> list[SkillHit]:
         async def work() -> list[SkillHit]:
             skill_map, scores = await self._compare_skills(run)
-            skills = await self._rank_skills(skill_map, scores)
+            skills = await self._rank_skills(run, skill_map, scores)
             return list_hits(skills, run.request.skill_threshold)[: run.request.skill_limit]
 
         return await _run_stage(run.report, SKILLS_STAGE, self._timeouts.skills, work(), [])
@@ -341,9 +345,9 @@ class HierarchicalSearch:
             self._snapshots.advance(Change.SKILLS)  # the map was read from vectors of another model: read it again
             raise Unavailable(f"the skills' vectors do not fit the query's: {error}") from error
 
-    async def _rank_skills(self, skill_map: SkillMap, scores: Scores) -> list[tuple[SkillFacts, float]]:
+    async def _rank_skills(self, run: _Run, skill_map: SkillMap, scores: Scores) -> list[tuple[SkillFacts, float]]:
         """The skills that the caller sees, best first."""
-        near, counts = skill_map.rank_skills(scores), await self._count_by_skill()
+        near, counts = skill_map.rank_skills(scores), await self._count_by_skill(run.context)
         if counts is not None:
             near = [(replace(s, tool_count=counts[s.id]), score) for s, score in near if counts.get(s.id)]
         return near
@@ -414,9 +418,10 @@ class HierarchicalSearch:
 
     async def _rank_within(self, run: _Run, area: SearchArea) -> tuple[dict[str, float], RankedTools]:
         """The scores of these tools, best first, and what is known of their ranking."""
-        where, steps = _build_filter(run.request.item_type, area.skill_ids), await run.snapshot.steps()
+        ask, steps = run.request, await run.snapshot.steps()
+        where = _build_filter(ask.item_type, area.skill_ids)
         ranked = await self._ranking.rank(
-            run.request.query, run.prepared, run.catalogue, run.report, where=where, among=area.tools, steps=steps
+            ask.query, run.prepared, run.catalogue, run.report, run.view, where=where, among=area.tools, steps=steps
         )
         found = dict(ranked.best)
         # Names are matched in the whole catalogue.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from toolscript.domain.catalog import ItemType
 from toolscript.domain.errors import Invalid
+from toolscript.domain.requests import RequestContext, current_request
 from toolscript.domain.search import MAX_TASK_CHARACTERS, SearchReport
 from toolscript.ports.observability import EventSink
 from toolscript.retrieval.capabilities import get_word_form
@@ -112,11 +113,11 @@ class ToolSearch:
 
         Raises Invalid for a blank or overlong query, or a limit or threshold out of range.
         """
-        text, report = replace_unencodable(text), SearchReport()
+        text, report, context = replace_unencodable(text), SearchReport(), current_request()
         if self._starting and recorded:
             await self._starting.gateway.wait_for_first_listing()
-        with record_tool_search(self._events if recorded else None, "tools.search", text, report):
-            return await self._search(text, limit, threshold, item_type, closest, blend, alpha, report)
+        with record_tool_search(self._events if recorded else None, "tools.search", text, report, context):
+            return await self._search(text, limit, threshold, item_type, closest, blend, alpha, report, context)
 
     async def _search(
         self,
@@ -128,6 +129,7 @@ class ToolSearch:
         blend: Blend,
         alpha: float | None,
         report: SearchReport,
+        context: RequestContext,
     ) -> ToolResults:
         _check(limit, threshold)
         with report.stage("total"):
@@ -135,7 +137,10 @@ class ToolSearch:
             catalogue, steps = await snapshot.facts(), await snapshot.steps()
             deadline = Deadline(EMBEDDING_SECONDS, "tools")
             prepared = await self._ranking.prepare(text, catalogue, report, deadline, RULES, blend)
-            ranked = await self._ranking.rank(text, prepared, catalogue, report, steps=steps, blend=blend, alpha=alpha)
+            view = await self._ranking.find_view(context)
+            ranked = await self._ranking.rank(
+                text, prepared, catalogue, report, view, steps=steps, blend=blend, alpha=alpha
+            )
             needs = ranked.legs.needs
             best = [(i, score) for i, score in ranked.best if i in catalogue.items]
             if item_type is not None:
@@ -150,7 +155,7 @@ class ToolSearch:
                 for i, score in (*sure, *near)
             ]
             if catalogue.variants:
-                hits = [self._add_variants(hit, catalogue, ranked.view) for hit in hits]
+                hits = [self._add_variants(hit, catalogue, view) for hit in hits]
         if self._starting:
             self._starting.add_to(report)
         report.counts.update(candidates=len(ranked.best), returned=len(sure))

@@ -24,6 +24,7 @@ from toolscript.domain.native_names import (
     wrap_uri,
 )
 from toolscript.domain.quarantine import require_released
+from toolscript.domain.requests import current_request
 from toolscript.domain.search import SearchReport
 from toolscript.domain.servers import CallRelay
 from toolscript.ports.observability import EventSink
@@ -149,7 +150,7 @@ class NativeItems:
                 if _is_at(item, own) and await self._is_offered(item):
                     require_released(item)
                     return replace(item, annotations={"uri": own})
-        if self._gateway.offers_everything(server) and self._visibility.profile is None:
+        if self._gateway.offers_everything(server) and self._visibility.find_profile(current_request()) is None:
             for pin in await self._quarantine.list_waiting(server):
                 if pin.offered and pin.shown and _is_at(pin.offered, own):  # the catalogue has its approved address
                     require_released(pin.shown)
@@ -160,7 +161,7 @@ class NativeItems:
         )
 
     async def _is_offered(self, item: Item) -> bool:
-        return self._gateway.offers(item) and await self._visibility.shows(item)
+        return self._gateway.offers(item) and await self._visibility.shows(item, current_request())
 
     async def _call(self, kind: str, item: Item, arguments: Mapping[str, str], user: str | None) -> dict[str, Any]:
         event = {
@@ -169,7 +170,9 @@ class NativeItems:
             "arguments": describe_arguments(arguments, as_digest=True),
             "bytes": 0,
         }
-        recorded = record_search(partial(record_event, self._events), kind, SearchReport(), lambda: event)
+        recorded = record_search(
+            partial(record_event, self._events), kind, SearchReport(), lambda: event, current_request()
+        )
         with recorded, _in_own_words(item.id):
             result = await self._gateway.call(item, arguments, self._gateway.call_timeout, CallRelay(user=user))
             event["bytes"] = measure_json(result.raw)

@@ -16,14 +16,14 @@ from enum import StrEnum
 from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import NotFound, Quarantined
 from toolscript.domain.native_names import wrap_uri
-from toolscript.domain.requests import profile_name, share_holder, tenant_name
+from toolscript.domain.requests import RequestContext, current_request, use_request
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.visibility import FindView
 from toolscript.services.servers.gateway import Gateway
 from toolscript.services.support.shares import MAX_SUBSCRIPTIONS, Shares
 from toolscript.services.tools.native import NativeItems
-from toolscript.services.tools.overview import ToolOverviews, use_profile
-from toolscript.services.tools.text_contents import FindTextContents, TextContents
+from toolscript.services.tools.overview import ToolOverviews
+from toolscript.services.tools.text_contents import FindTextContents
 
 MAX_URIS = 100
 MAX_WAITING = 1_000
@@ -89,8 +89,8 @@ class ChangeStream:
     def __init__(self, honoured: ChangeFilter) -> None:
         self.honoured = honoured
         """What the client will hear of: not every server can be followed."""
-        self._profile = profile_name.get()
-        self._tenant = tenant_name.get()
+        request = current_request()
+        self._profile, self._tenant = request.profile, request.tenant
         self._waiting: dict[NativeChange, None] = {}
         self._has_news = asyncio.Event()
         self._is_closed = False
@@ -172,7 +172,7 @@ class NativeChanges:
     async def open(self, wanted: ChangeFilter) -> AsyncIterator[ChangeStream]:
         """A stream of what is wanted and can be followed. It ends after an hour, and when the gateway does. Raises
         Unavailable when too many are open, or too many of this caller."""
-        holder = share_holder.get()
+        holder = current_request().share_holder
         self.shares.take(holder)
         stream = ChangeStream(wanted)
         self._streams.add(stream)
@@ -243,27 +243,21 @@ class NativeChanges:
         """Waits for a change of the catalogue or the profiles, or until there is a first text or none any more."""
         while not self._has_changed.is_set():
             keys = {key for stream in self._streams for key in stream.list_keys if key[0] is ListKind.TOOLS}
-            current = {tenant: await self._read_contents(tenant) for tenant in {tenant for _, _, tenant in keys}}
+            current = {tenant: await self._contents.read(tenant) for tenant in {tenant for _, _, tenant in keys}}
             if any(seen[1] != current[key[2]] for key in keys if isinstance(seen := self._seen.get(key), tuple)):
                 return
             with suppress(TimeoutError):
                 async with asyncio.timeout(CONTENTS_SECONDS):
                     await self._has_changed.wait()
 
-    async def _read_contents(self, tenant: str | None) -> TextContents:
-        token = tenant_name.set(tenant)
-        try:
-            return await self._contents.read()
-        finally:
-            tenant_name.reset(token)
-
     async def _read_list(self, kind: ListKind, profile: str | None, tenant: str | None) -> object:
         """What the list has, in a form that can be compared."""
-        with use_profile(profile):
+        context = RequestContext(profile=profile, tenant=tenant)
+        with use_request(context):
             try:
                 if kind is ListKind.TOOLS:
-                    return await self._overviews.read(), await self._read_contents(tenant)
-                view = await self._find_view()
+                    return await self._overviews.read(), await self._contents.read(tenant)
+                view = await self._find_view(context)
             except NotFound:  # a new configuration has no such profile
                 return None
         facts = await self._snapshots.current().facts()

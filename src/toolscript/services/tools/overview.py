@@ -6,14 +6,13 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from toolscript.domain.catalog import Item, ItemType, get_server
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.profiles import MAX_PINNED, Profile
-from toolscript.domain.requests import profile_name
+from toolscript.domain.requests import RequestContext, current_request
 from toolscript.domain.spelling import suggest
 from toolscript.retrieval.catalogue import ItemFacts
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
@@ -35,16 +34,6 @@ class ToolOverview:
     """Servers with their number of tools, those with the most first."""
     skills: tuple[str, ...] = ()
     """The ids of the skills that have tools, the largest first."""
-
-
-@contextmanager
-def use_profile(name: str | None) -> Iterator[None]:
-    """Sees the catalogue as callers with that profile do; with None, everything."""
-    token = profile_name.set(name)
-    try:
-        yield
-    finally:
-        profile_name.reset(token)
 
 
 class ToolOverviews:
@@ -78,7 +67,7 @@ class ToolOverviews:
         tool that is pinned and not known yet, waits for the server."""
         if any(item.id == item_id for item in (await self._find()).pinned):
             return True
-        profile = self._visibility.profile
+        profile = self._visibility.find_profile(current_request())
         if profile is None or not any(fnmatchcase(item_id, entry) for entry in profile.pinned):
             return False
         await self._starting.wait_for_item(item_id)
@@ -104,18 +93,18 @@ class ToolOverviews:
         coming = {status.name for status in self._gateway.statuses} - listed
         warnings = []
         for profile in profiles:
-            with use_profile(profile.name):
-                view = await self._visibility.find_view()
+            view = await self._visibility.find_view(RequestContext(profile=profile.name))
             problems = _find_problems(profile.pinned, tools, view, coming)
             warnings += [f"profiles.{profile.name}.pinned: {problem}" for problem in problems]
         return warnings
 
     async def _find(self) -> ToolOverview:
-        profile, version = self._visibility.profile, self._snapshots.current().version
+        context, version = current_request(), self._snapshots.current().version
+        profile = self._visibility.find_profile(context)
         known_version, overview = self._known.get(profile, (0, ToolOverview()))
         if known_version != version:
             try:
-                overview = await self._build(profile)
+                overview = await self._build(profile, context)
             except Unavailable:  # as other calls do, those of pinned tools need no store
                 if not known_version:
                     raise
@@ -124,8 +113,8 @@ class ToolOverviews:
             self._known = {**kept, profile: (version, overview)}
         return overview
 
-    async def _build(self, profile: Profile | None) -> ToolOverview:
-        view = await self._visibility.find_view()
+    async def _build(self, profile: Profile | None, context: RequestContext) -> ToolOverview:
+        view = await self._visibility.find_view(context)
         facts = (await self._snapshots.current().facts()).items
         visible = {i: each for i, each in facts.items() if view.shows(i)}
         # 20 patterns take 0.2 s among 10 000 tools, and calls must not wait for that.

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from toolscript.domain.access import PendingCall, PendingState
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import ApprovalDeclined, ApprovalRequired, Conflict, Forbidden, NotFound, Unavailable
-from toolscript.domain.requests import profile_name, share_holder
+from toolscript.domain.requests import current_request
 from toolscript.ports.access import ApprovalStore
 
 # How long a call waits for a decision, and an approval for the call that uses it.
@@ -98,7 +98,8 @@ class PendingCalls:
         )
 
     async def _submit(self, item: Item, binding: str, arguments: str, now: float) -> PendingCall:
-        caller, profile = share_holder.get().name, profile_name.get() or ""
+        request = current_request()
+        caller, profile = request.share_holder.name, request.profile or ""
         found = None
         try:
             async with asyncio.timeout(STORE_SECONDS):

@@ -116,6 +116,7 @@ class ToolRanking:
         prepared: PreparedQuery,
         catalogue: CatalogueFacts | None,
         report: SearchReport,
+        view: View,
         *,
         where: Filter = EVERYTHING,
         among: frozenset[str] | None = None,
@@ -123,13 +124,12 @@ class ToolRanking:
         blend: Blend = Blend.HYBRID,
         alpha: float | None = None,
     ) -> RankedTools:
-        """Ranks the tools that the caller may see for a prepared query; `text` is the query as it was given, `among`
+        """Ranks the tools of the view for a prepared query; `text` is the query as it was given, `among`
         the ids of the tools to compare (None: all), `steps` has what was learnt from use, `alpha` replaces the
         configured weight of meaning. Raises what the index raises.
 
         Candidates without a number as their score are left out, and the report names the index.
         """
-        view = await self.find_view()
         where, depth = replace(where, within=view.subset if among is None else Subset(among)), DEPTH
         legs = await self._retriever.rank(prepared, TOOLS, report, where=where, depth=depth, fields=())
         if catalogue and catalogue.variants and _is_crowded(legs, catalogue):

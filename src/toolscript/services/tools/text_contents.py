@@ -6,7 +6,6 @@ import asyncio
 from dataclasses import dataclass
 
 from toolscript.domain.errors import Unavailable
-from toolscript.domain.requests import tenant_name
 from toolscript.ports.stores import DocumentStore, KnowledgeReader
 
 # Lists wait no longer for a store.
@@ -15,7 +14,7 @@ READ_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True)
 class TextContents:
-    """What the caller of the current request could find."""
+    """What a caller could find."""
 
     has_documents: bool = True
     has_knowledge: bool = True
@@ -28,12 +27,11 @@ class FindTextContents:
         self._documents = documents
         self._knowledge = knowledge
 
-    async def read(self) -> TextContents:
-        """What there is for the tenant of the current request."""
-        return TextContents(*await asyncio.gather(self._has_documents(), self._has_knowledge()))
+    async def read(self, tenant: str | None) -> TextContents:
+        """What there is for the tenant; None for callers without documents."""
+        return TextContents(*await asyncio.gather(self._has_documents(tenant), self._has_knowledge()))
 
-    async def _has_documents(self) -> bool:
-        tenant = tenant_name.get()
+    async def _has_documents(self, tenant: str | None) -> bool:
         if tenant is None:
             return False
         try:

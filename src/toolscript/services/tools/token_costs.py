@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from toolscript.domain.profiles import Profile
+from toolscript.domain.requests import current_request
 from toolscript.ports.stores import ItemStore
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.visibility import View, Visibility
@@ -29,7 +30,7 @@ class TokenCosts:
     async def of_everything(self) -> int:
         """The tokens of the names, descriptions and schemas of all tools, prompts and resources that the caller may
         see."""
-        view = await self._visibility.find_view()
+        view = await self._visibility.find_view(current_request())
         version = self._snapshots.current().version
         known, tokens = self._totals.get(view.profile, (0, 0))
         if known != version:

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from toolscript.domain.errors import Unavailable
+from toolscript.domain.requests import current_request
 from toolscript.ports.indexes import VectorIndex
 from toolscript.retrieval.projection import find_near_pairs, project
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots, Change
@@ -70,7 +71,7 @@ class DrawToolMap:
     async def draw(self) -> ToolMap:
         """The part of the map that the caller may see. Tools without a vector are left out. Raises Unavailable."""
         await self._update()
-        drawn, view = self._drawn[1], await self._find_view()
+        drawn, view = self._drawn[1], await self._find_view(current_request())
         if view.ids is None:
             return drawn
         return ToolMap(

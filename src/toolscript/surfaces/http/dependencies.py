@@ -6,7 +6,7 @@ The guard and the OpenAPI document read the declaration with `get_scope`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 from fastapi import Depends, Path, Query, Request
@@ -17,7 +17,7 @@ from toolscript.domain import access
 from toolscript.domain.access import Plan, Principal, Scope
 from toolscript.domain.errors import Forbidden, InvalidArguments, Unavailable
 from toolscript.domain.files.jobs import Job, JobTarget
-from toolscript.domain.requests import caller_name
+from toolscript.domain.requests import current_request, set_request
 from toolscript.services.ingest.jobs import find_target
 from toolscript.settings import Settings
 from toolscript.surfaces.callers import (
@@ -137,7 +137,7 @@ async def identify_job_owner(request: Request, app: App, target: JobTarget) -> J
         tenant = principal.tenant
     else:
         grant = await find_grant(app.settings, app, request.headers, is_owner=request.scope["is_owner"])
-        caller_name.set(grant.caller)
+        set_request(replace(current_request(), caller_name=grant.caller))
         require_scope(Scope.ADMIN, grant)
     return JobOwner(target, tenant, is_data_owner(app, request.headers))
 

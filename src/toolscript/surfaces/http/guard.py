@@ -14,6 +14,7 @@ import ipaddress
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache, partial
 from urllib.parse import urlsplit
 
@@ -24,16 +25,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from toolscript.domain import access
 from toolscript.domain.errors import Forbidden, Invalid, ToolscriptError, Unauthorized, Unavailable
 from toolscript.domain.profiles import DEFAULT_PROFILE
-from toolscript.domain.requests import (
-    NAMED_BY_SERVER_HEADER,
-    caller_limit,
-    caller_name,
-    caller_scopes,
-    profile_name,
-    share_holder,
-)
+from toolscript.domain.requests import NAMED_BY_SERVER_HEADER, current_request, set_request
 from toolscript.services.access.keys import is_key
-from toolscript.surfaces.callers import apply_profile, find_grant, identify_holder, require_scope
+from toolscript.surfaces.callers import choose_profile, find_grant, identify_holder, require_scope
 from toolscript.surfaces.console.static_files import is_console_request
 from toolscript.surfaces.http.dependencies import get_scope
 from toolscript.surfaces.http.errors import KnowledgeUnavailable, error_response
@@ -48,7 +42,6 @@ Address = tuple[str, int | None]
 """A host name in lower case, and a port."""
 
 OPEN_SEARCH_PATHS = frozenset({"/search_knowledge"})
-NO_KEY = access.Grant(scopes=frozenset())
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -120,7 +113,6 @@ class Guard:
         """Adds what the caller's key allows to the scope, unless the route needs no key: the console's files hold no
         data."""
         address = scope["client"][0] if scope.get("client") else None
-        share_holder.set(identify_holder(NO_KEY, address))
         scope["is_owner"] = is_owner(self._served.settings, scope)
         if is_console_request(scope):
             return None
@@ -133,9 +125,9 @@ class Guard:
                 with suppress(ToolscriptError):  # the route checks it
                     settings, app = self._served.settings, self._served.current
                     grant = await find_grant(settings, app, sent, is_owner=scope["is_owner"])
-                    share_holder.set(identify_holder(grant, address))
+                    set_request(replace(current_request(), share_holder=identify_holder(grant, address)))
             elif access.Scope.DOCUMENTS in needed:
-                share_holder.set(identify_holder(access.Grant(), address))
+                set_request(replace(current_request(), share_holder=identify_holder(access.Grant(), address)))
             return None
         waits = bool(needed) and {access.Scope.SEARCH, access.Scope.CALL}.issuperset(needed)
         try:
@@ -143,11 +135,10 @@ class Guard:
             grant = await find(waits=waits or is_mcp_path(scope["path"]))
             if waits:
                 await self._served.wait_until_open()
-            caller_name.set(grant.caller)
-            caller_limit.set(grant.limit)
-            caller_scopes.set(grant.scopes)
+            holder, limit, scopes = identify_holder(grant, address), grant.limit, grant.scopes
+            request = current_request()
+            set_request(replace(request, caller_name=grant.caller, limit=limit, scopes=scopes, share_holder=holder))
             scope["grant"] = grant
-            share_holder.set(identify_holder(grant, address))
             if grant.caller is None or any(is_key(value.rpartition(" ")[2]) for value in sent.values()):
                 scope["check_grant"] = partial(find, waits=False)
             self._apply_profile(scope["path"], grant)
@@ -163,10 +154,12 @@ class Guard:
         """While the application is being opened, only the operator's key is known. It may have every profile. Requests
         other than MCP's are refused then."""
         requested, is_mcp = get_mcp_profile(path), is_mcp_path(path)
+        profile: str | None = requested or DEFAULT_PROFILE
         if app := self._served.current:
-            apply_profile(app, grant, requested, is_mcp=is_mcp)
-        else:
-            profile_name.set(requested or DEFAULT_PROFILE)
+            profile = choose_profile(app, grant, requested, is_mcp=is_mcp)
+        request = current_request()
+        if profile != request.profile:
+            set_request(replace(request, profile=profile))
 
     async def _find_grant(self, path: str, sent: Mapping[str, str], owner: bool, *, waits: bool) -> access.Grant:
         """What the key allows. MCP has one path for all scopes: without a key, public knowledge is left, unless clients

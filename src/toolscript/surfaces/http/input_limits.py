@@ -8,7 +8,7 @@ from urllib.parse import unquote_to_bytes
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolscript.domain.errors import InvalidArguments, TooLarge, ToolscriptError
-from toolscript.domain.requests import share_holder
+from toolscript.domain.requests import current_request
 from toolscript.services.support.shares import MAX_BODIES_BYTES, Shares
 from toolscript.surfaces.http.errors import error_response
 
@@ -52,7 +52,7 @@ class _LimitedBody:
         self._size, self._max_size = 0, _find_limit(scope)
         self._parts, self._has_arguments = 0, scope["path"].startswith(PATHS_WITH_ARGUMENTS)
         self._is_over = self._is_started = self._is_refused = False
-        self._shares, self._holder, self._taken = shares, share_holder.get(), 0
+        self._shares, self._holder, self._taken = shares, current_request().share_holder, 0
         self._is_file = scope["path"] in UPLOAD_PATHS
 
     async def receive(self) -> Message:

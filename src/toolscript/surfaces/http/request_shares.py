@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from toolscript.domain.errors import Unavailable
-from toolscript.domain.requests import share_holder
+from toolscript.domain.requests import current_request
 from toolscript.services.support.shares import MAX_PROBES, MAX_REQUESTS, Shares
 from toolscript.surfaces.http.errors import error_response
 from toolscript.surfaces.http.open_files import count_possible_connections
@@ -87,7 +87,7 @@ class RequestShares:
 
     @contextmanager
     def _hold_places(self, path: str) -> Iterator[None]:
-        holder = share_holder.get()
+        holder = current_request().share_holder
         with (self.probes if path in PROBE_PATHS else self.requests).hold(holder), ExitStack() as more:
             if path in SEARCH_PATHS and (app := self._served.current):
                 more.enter_context(app.search_shares.hold(holder))

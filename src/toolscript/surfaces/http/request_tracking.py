@@ -14,14 +14,10 @@ from uuid import uuid4
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from toolscript.domain.access import Grant
 from toolscript.domain.errors import Unavailable
-from toolscript.domain.requests import (
-    COMMAND_LINE,
-    caller_name,
-    client_address,
-    request_id,
-    surface_name,
-)
+from toolscript.domain.requests import COMMAND_LINE, RequestContext, current_request, use_request
+from toolscript.surfaces.callers import identify_holder
 from toolscript.surfaces.http.errors import error_response
 from toolscript.surfaces.http.served_app import ServedApp
 
@@ -32,6 +28,7 @@ OUR_HEADERS = frozenset({HEADER, NO_SNIFF[0]})
 NO_ROUTE = "none"
 MCP_PATH = "/mcp"
 NO_STATUS = 499
+NO_KEY = Grant(scopes=frozenset())
 UNKNOWN_CLIENT = "unknown"
 STOPPING = Unavailable("the gateway is stopping and did not finish this request: send it again when it runs")
 _PRINTABLE = re.compile(rb"[ -~]{1,128}")
@@ -61,7 +58,11 @@ class RequestTracking:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        request = _read_or_create_id(scope)
+        request = _build_request(scope)
+        with use_request(request):
+            await self._answer(scope, receive, send, request.request_id or "")
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
         status = NO_STATUS
 
         async def send_with_id(message: Message) -> None:
@@ -69,13 +70,10 @@ class RequestTracking:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = [pair for pair in message.get("headers", ()) if pair[0].lower() not in OUR_HEADERS]
-                message = {**message, "headers": [*headers, (HEADER, request.encode()), NO_SNIFF]}
+                message = {**message, "headers": [*headers, (HEADER, request_id.encode()), NO_SNIFF]}
             await send(message)
 
         telemetry = self._served.current and self._served.current.observability.telemetry
-        token, caller = request_id.set(request), caller_name.set(None)
-        address = client_address.set((scope.get("client") or (UNKNOWN_CLIENT,))[0])
-        surface = surface_name.set(_find_surface(scope))
         started = time.perf_counter()
 
         async def answer() -> None:
@@ -97,10 +95,6 @@ class RequestTracking:
                     finish(_route_template(scope), status)
         finally:
             self._record(scope, status, time.perf_counter() - started)
-            request_id.reset(token)
-            caller_name.reset(caller)
-            client_address.reset(address)
-            surface_name.reset(surface)
 
     def _record(self, scope: Scope, status: int, seconds: float) -> None:
         method, route = scope["method"], _route_template(scope)
@@ -109,8 +103,20 @@ class RequestTracking:
             app.observability.metrics.count_request(method, route, status, seconds)
         if log.isEnabledFor(logging.INFO):
             fields = {"method": method, "route": route, "status": status, "ms": round(seconds * 1000, 1)}
-            caller = caller_name.get()
+            caller = current_request().caller_name
             log.info("request", extra=fields | ({"caller": caller} if caller else {}))
+
+
+def _build_request(scope: Scope) -> RequestContext:
+    """The context of a request whose key nobody has checked yet: it allows nothing."""
+    address = scope["client"][0] if scope.get("client") else None
+    return RequestContext(
+        request_id=_read_or_create_id(scope),
+        client_address=address or UNKNOWN_CLIENT,
+        surface=_find_surface(scope),
+        scopes=NO_KEY.scopes,
+        share_holder=identify_holder(NO_KEY, address),
+    )
 
 
 def _read_or_create_id(scope: Scope) -> str:

@@ -8,6 +8,7 @@ import logging
 import shutil
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 
 from toolscript.configuration.data_files import replace_file
 from toolscript.domain.errors import Unavailable
-from toolscript.domain.requests import profile_name
+from toolscript.domain.requests import current_request, set_request
 from toolscript.pipe.conversation import LISTS
 from toolscript.pipe.early_answers import FOLDER, describe_answers
 from toolscript.services.tools.native_changes import ChangeFilter, ChangeStream
@@ -62,7 +63,7 @@ class EarlyAnswerFiles:
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     async def _keep(self, digest: str, profile: str, server: Server[Any], open_stream: OpenStream) -> None:
-        profile_name.set(profile)
+        set_request(replace(current_request(), profile=profile))
         while True:
             try:
                 async with open_stream(EVERY_LIST) as stream:

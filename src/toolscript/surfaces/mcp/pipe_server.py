@@ -10,7 +10,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -20,7 +20,7 @@ from mcp_types import CallToolRequestParams
 from toolscript.app.app import App
 from toolscript.domain.access import Principal
 from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable
-from toolscript.domain.requests import profile_name, tenant_name
+from toolscript.domain.requests import current_request, set_request
 from toolscript.pipe.carrier import MAX_LINE_BYTES
 from toolscript.pipe.place import fits_socket
 from toolscript.services.tools.native_changes import ChangeFilter, ChangeStream
@@ -179,8 +179,7 @@ class PipeServer:
         try:
             async with asyncio.timeout(GREETING_SECONDS):
                 hello = _read_hello(await reader.readline())
-                profile_name.set(hello.profile)
-                tenant_name.set(hello.tenant)
+                set_request(replace(current_request(), profile=hello.profile, tenant=hello.tenant))
                 answers = await self._accept(hello)
         except ToolscriptError as error:
             writer.write(json.dumps({"refused": error.message}).encode() + b"\n")

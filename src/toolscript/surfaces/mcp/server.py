@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -41,7 +42,7 @@ from toolscript.domain.errors import (
     Unauthorized,
     Unavailable,
 )
-from toolscript.domain.requests import share_holder, surface_name, tenant_name
+from toolscript.domain.requests import current_request, set_request
 from toolscript.domain.servers import NO_RELAY, CallRelay
 from toolscript.services.code.host import RunCaller
 from toolscript.services.knowledge.context import PassageContext
@@ -126,7 +127,7 @@ def build_server(
     async def name_method(ctx: Context, call_next: CallNext) -> HandlerResult:
         """Adds the method to the HTTP request, for metrics and logs; only known methods, because clients choose
         them."""
-        surface_name.set("mcp")
+        set_request(replace(current_request(), surface="mcp"))
         if ctx.request is not None:
             is_known = ctx.method == "initialize" or server.get_request_handler(ctx.method)
             ctx.request.scope["mcp_method"] = ctx.method if is_known else OTHER_METHOD
@@ -262,19 +263,24 @@ def build_endpoint(
         app = await wait_for_app()
         user = find_user(request.scope["grant"]) if request else ""
         if method == "tools/list":
-            tenant_name.set(await find_tenant(app, current_headers.get()))
+            await _set_tenant(app)
         return await answer_request(app, method, params, user)
 
     @asynccontextmanager
     async def open_stream(wanted: ChangeFilter) -> AsyncIterator[ChangeStream]:
         app = await wait_for_app()
         if wanted.tools:
-            tenant_name.set(await find_tenant(app, current_headers.get()))
+            await _set_tenant(app)
         async with app.native_changes.open(wanted) as stream:
             yield stream
 
     starting = StartingToolList(answer_native, open_stream)
     return HttpEndpoint(build_server(answer, starting.answer, starting.open_stream, state_secret), max_body_bytes)
+
+
+async def _set_tenant(app: App) -> None:
+    tenant = await find_tenant(app, current_headers.get())
+    set_request(replace(current_request(), tenant=tenant))
 
 
 async def answer_call(
@@ -292,7 +298,7 @@ async def answer_call(
     arguments = params.arguments or {}
     match params.name:
         case "search_tools" | "search_skills" | "search_documents" | "search_knowledge":
-            with app.search_shares.hold(share_holder.get()):
+            with app.search_shares.hold(current_request().share_holder):
                 return await _search(app, params.name, arguments, caller, identify_tenant)
         case "describe_tool":
             item = await app.call_tool.describe(DescribeToolArguments.parse(arguments).tool_id)

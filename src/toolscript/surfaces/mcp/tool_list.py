@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from toolscript.app.app import App
 from toolscript.domain.catalog import Item
 from toolscript.domain.programs import Language
+from toolscript.domain.requests import current_request
 from toolscript.services.tools.overview import ToolOverview
 from toolscript.services.tools.token_costs import CHARACTERS_PER_TOKEN
 from toolscript.surfaces.mcp.definitions import (
@@ -32,7 +33,7 @@ SERVERS_TOKENS = 100
 async def list_tools(app: App) -> dict[str, Any]:
     """The result of `tools/list` for the profile of the current request. Raises the errors of the stores."""
     overview = await app.tool_overviews.read()
-    contents = await app.text_contents.read()
+    contents = await app.text_contents.read(current_request().tenant)
     has_contents = (bool(overview.skills), contents.has_documents, contents.has_knowledge)
     own = list_own_tools(name for name, has_some in zip(MAY_BE_EMPTY, has_contents, strict=True) if has_some)
     if app.code.languages:

@@ -16,10 +16,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
+from tests.fixtures.requests import as_request
 from tests.servers.otlp import OtlpCollector
 from toolscript.adapters.observability.telemetry import Telemetry
 from toolscript.domain.errors import Invalid, Unavailable
-from toolscript.domain.requests import request_id
 from toolscript.domain.search import SearchReport
 from toolscript.surfaces.http.app import GatewayApi
 
@@ -70,9 +70,8 @@ async def search(telemetry: Telemetry) -> SearchReport:
 
 
 async def test_stages_are_inside_the_span_of_their_search(hosts: InMemorySpanExporter) -> None:
-    token = request_id.set("one-of-many")
-    await search(Telemetry())
-    request_id.reset(token)
+    with as_request(request_id="one-of-many"):
+        await search(Telemetry())
     spans = by_name(hosts)
     assert spans.keys() == {"search.execute", "search.embed", "search.weigh", "search.rank"}
     assert {parent_of(spans, f"search.{name}") for name in ("embed", "weigh", "rank")} == {"search.execute"}

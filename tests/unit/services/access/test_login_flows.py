@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 import pytest
 
 from tests.fixtures.catalogue import Events
+from tests.fixtures.requests import as_request
 from tests.servers.logins import (
     Authorization,
     ProtectedServer,
@@ -23,7 +24,6 @@ from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.logins import SqlLogins
 from toolscript.adapters.storage.sealing import InstallationKey
 from toolscript.domain.errors import Conflict, Forbidden, Invalid, NotFound, Unauthorized, Unavailable
-from toolscript.domain.requests import caller_name
 from toolscript.domain.servers import ServerSpec, Transport
 from toolscript.services.access import login_flows as module
 from toolscript.services.access.login_flows import LoginFlows
@@ -81,9 +81,9 @@ async def test_a_new_login_at_the_same_server_ends_the_one_before(flows: LoginFl
 
 
 async def test_logins_are_events_of_who_began_them(flows: LoginFlows, events: Events, web: ProtectedServer) -> None:
-    caller_name.set("ann")
-    begun = await flows.begin(replace(web.make_spec(), user="ann"), REDIRECT)
-    caller_name.set(None)  # as in the redirect
+    with as_request(caller_name="ann"):
+        begun = await flows.begin(replace(web.make_spec(), user="ann"), REDIRECT)
+    # The redirect has no key.
     await flows.finish(await log_in(begun.url), begun.secret)
     (event,) = events.recorded
     assert (event["tool"], event["server"], event["caller"], event["about"], event["error"]) == (

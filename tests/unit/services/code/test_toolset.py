@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.requests import as_request
 from toolscript.app.app import App, open_app
 from toolscript.domain.catalog import Item
 from toolscript.domain.profiles import ItemRules, Profile
 from toolscript.domain.programs import Language
-from toolscript.domain.requests import profile_name
 from toolscript.domain.servers import ServerState, ServerStatus, Transport
 from toolscript.settings import load_settings
 
@@ -32,14 +32,11 @@ async def test_what_a_caller_cannot_see_keeps_its_name(app: App) -> None:
     wanted = ["disk__get-env", "my disk__read"]
     calls = await app.code.toolsets.name_calls(Language.PYTHON, wanted)
     assert calls == {"disk__get-env": "tools.disk.get_env2", "my disk__read": "tools.my_disk2.read"}
-    token = profile_name.set("few")
-    try:
+    with as_request(profile="few"):
         assert await app.code.toolsets.name_calls(Language.PYTHON, wanted) == calls
         found = await app.code.toolsets.find(Language.PYTHON, "tools.disk.get_env()\ntools.my_disk.read()")
         assert found.tools.tools == []
         assert sorted(found.problems) == [1, 2]
-    finally:
-        profile_name.reset(token)
 
 
 @pytest.mark.slow
@@ -68,9 +65,6 @@ async def test_a_server_without_tools_stays_hidden_from_those_who_may_not_see_it
 ) -> None:
     status = ServerStatus("git", Transport.STDIO, ServerState.CONNECTING)
     monkeypatch.setattr(app.code.toolsets, "_list_statuses", lambda: [status])
-    token = profile_name.set("few")
-    try:
+    with as_request(profile="few"):
         found = await app.code.toolsets.find(Language.PYTHON, "await tools.git.log({})")
-    finally:
-        profile_name.reset(token)
     assert found.problems[1].startswith("tools.git.log: no such server: ")

@@ -17,13 +17,13 @@ from tests.fixtures.catalogue import Events
 from tests.fixtures.databases import open_memory_database
 from tests.fixtures.examples import choose
 from tests.fixtures.faults import Fault, FaultyAdapter, hang, raising
+from tests.fixtures.requests import as_request
 from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
 from toolscript.adapters.sql.documents import SqlDocuments
 from toolscript.domain.access import Plan, Principal
 from toolscript.domain.documents import Document, StoredDocument
 from toolscript.domain.errors import Forbidden, Invalid, InvalidArguments, RateLimited, ToolscriptError, Unavailable
 from toolscript.domain.filters import Condition, Filter, Op
-from toolscript.domain.requests import request_id
 from toolscript.domain.search import SearchReport, Vector
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Embedder, Reranker
@@ -476,13 +476,10 @@ async def test_a_stream_that_fails_at_any_time_records_one_event(archive: Archiv
 
 @pytest.mark.req("D-10", "D-12")
 async def test_every_search_records_one_event_with_its_request_id(archive: Archive) -> None:
-    token = request_id.set("the-request")
-    try:
+    with as_request(request_id="the-request"):
         page = await archive.service.search(ACME, DocumentQuery("wine", top_k=2, offset=1))
         with pytest.raises(ToolscriptError):
             await archive.service.search(ACME, DocumentQuery("wine", top_k=0))
-    finally:
-        request_id.reset(token)
     good, bad = archive.events.recorded
     assert good["request_id"] == bad["request_id"] == "the-request"
     assert page.query_id == good["query_id"] == bad["query_id"] == str(UUID(page.query_id))

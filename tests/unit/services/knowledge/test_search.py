@@ -32,12 +32,12 @@ from tests.fixtures.knowledge_search import (
     extraction,
     fill,
 )
+from tests.fixtures.requests import as_request
 from toolscript.adapters.memory import HashedEmbedder
 from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
 from toolscript.domain.errors import InvalidArguments, Unavailable
 from toolscript.domain.filters import Condition, Filter, Op
 from toolscript.domain.knowledge import KnowledgeRecords, Position, derive_id, format_content
-from toolscript.domain.requests import request_id
 from toolscript.domain.search import Collection
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.knowledge import ranking
@@ -597,13 +597,10 @@ async def test_a_failed_search_writes_its_log_line(caplog: pytest.LogCaptureFixt
 @pytest.mark.req("K-07")
 async def test_every_search_records_one_event() -> None:
     library = await fill()
-    token = request_id.set("r-1")
-    try:
+    with as_request(request_id="r-1"):
         answer = await search_knowledge(library, "moon and sea", limit=2, types=("chunk",), topics=("Ships",))
         with pytest.raises(InvalidArguments):
             await search_knowledge(library, "")
-    finally:
-        request_id.reset(token)
     event, refused = library.events.recorded
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+\+00:00", event["time"])
     assert {"embed", "rank", "read", "total"} == event["timings_ms"].keys()

@@ -36,10 +36,7 @@ class Bench:
     def __init__(self, store: Any, embedder: Embedder | None = None) -> None:
         self.now = 1000.0
         self.profile: Profile | None = None
-        self.results = LargeResults(store, embedder, TOKENS, self._find_profile, clock=lambda: self.now)
-
-    def _find_profile(self) -> Profile | None:
-        return self.profile
+        self.results = LargeResults(store, embedder, TOKENS, lambda _: self.profile, clock=lambda: self.now)
 
     async def cut(self, *texts: str, user: str = "ann", **more: Any) -> Mapping[str, Any]:
         content = [{"type": "text", "text": text} for text in texts]
@@ -94,7 +91,7 @@ async def test_what_fits_the_budget_is_the_same_object(bench: Bench) -> None:
 
 
 async def test_a_budget_of_zero_cuts_nothing(store: SqlResults) -> None:
-    results = LargeResults(store, None, 0, lambda: None)
+    results = LargeResults(store, None, 0, lambda _: None)
     large = {"content": [{"type": "text", "text": "x" * 1_000_000}]}
     assert await results.cut(large, "ann") is large
 

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from tests.fixtures.requests import as_request
 from tests.fixtures.serving import build_calls
 from tests.servers import make_scripted_server as spec
 from toolscript.adapters.mcp.client import McpServers
@@ -15,7 +16,6 @@ from toolscript.app.app import App
 from toolscript.domain.access import CallLimit
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import LoginRequired, RateLimited, ToolscriptError, Unavailable, UpstreamFailed
-from toolscript.domain.requests import caller_limit, caller_name
 from toolscript.domain.servers import ServerSpec, Transport
 from toolscript.services.access.rates import Buckets
 from toolscript.services.servers.connection import Timeouts
@@ -79,13 +79,11 @@ async def test_a_server_and_a_tool_take_so_many_calls_a_minute(clock: Clock) -> 
 async def test_a_key_takes_so_many_calls_a_minute_and_others_are_not_affected(clock: Clock) -> None:
     admission = CallAdmission(Buckets(clock), clock=clock)
     for name in ("ci", "agent"):
-        caller_name.set(name)
-        caller_limit.set(CallLimit(per_minute=1))
-        await call(admission, to=PLAIN)
-        with pytest.raises(
-            RateLimited, match=f"^calls with the key {name} are limited to 1 a minute: try again in 60 "
-        ):
+        sentence = f"^calls with the key {name} are limited to 1 a minute: try again in 60 "
+        with as_request(caller_name=name, limit=CallLimit(per_minute=1)):
             await call(admission, to=PLAIN)
+            with pytest.raises(RateLimited, match=sentence):
+                await call(admission, to=PLAIN)
 
 
 async def test_a_server_takes_so_many_calls_at_a_time_and_again_when_one_ends(clock: Clock) -> None:
@@ -157,12 +155,11 @@ async def test_programs_that_take_too_long_do_not_pause_those_of_others(clock: C
 
 async def test_a_workflow_is_a_call_a_minute_and_takes_no_place_of_the_calls_inside(clock: Clock) -> None:
     admission, internal = CallAdmission(Buckets(clock), clock=clock), ServerSpec("workflows", Transport.INTERNAL)
-    caller_name.set("ci")
-    caller_limit.set(CallLimit(per_minute=2, concurrent=1))
-    async with admission.admit(Item("workflows", "both"), internal, 60.0):
-        await call(admission, to=PLAIN)
-        with pytest.raises(RateLimited, match="limited to 2 a minute"):
+    with as_request(caller_name="ci", limit=CallLimit(per_minute=2, concurrent=1)):
+        async with admission.admit(Item("workflows", "both"), internal, 60.0):
             await call(admission, to=PLAIN)
+            with pytest.raises(RateLimited, match="limited to 2 a minute"):
+                await call(admission, to=PLAIN)
 
 
 async def test_calls_that_fail_together_count_once(clock: Clock) -> None:

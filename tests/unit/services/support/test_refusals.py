@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.fixtures.requests import as_request
 from toolscript.domain.errors import Forbidden, Unauthorized
 from toolscript.domain.redaction import MAX_CHARACTERS
-from toolscript.domain.requests import caller_name, client_address
 from toolscript.services.access.rates import Buckets
 from toolscript.services.support.refusals import MAX_PER_MINUTE, Refusals
 from toolscript.services.support.search_events import MAX_NAME
@@ -34,19 +34,20 @@ async def test_strangers_together_and_each_caller_cause_ten_events_a_minute() ->
     events, now = Events(), 0.0
     refusals = Refusals(events, Buckets(lambda: now))
     for number in range(3 * MAX_PER_MINUTE):
-        client_address.set(f"192.0.2.{number}")
-        await refusals.record(f"POST /tools/{number}", Unauthorized("no key"))
+        with as_request(client_address=f"192.0.2.{number}"):
+            await refusals.record(f"POST /tools/{number}", Unauthorized("no key"))
     assert len(events.recorded) == MAX_PER_MINUTE
     for name in ("ada", "ben"):
-        caller_name.set(name)
         for _ in range(3 * MAX_PER_MINUTE):
-            await refusals.record("POST /tools/x", Forbidden("no scope"))
+            with as_request(caller_name=name):
+                await refusals.record("POST /tools/x", Forbidden("no scope"))
     assert [event["caller"] for event in events.recorded[MAX_PER_MINUTE:]] == [
         *["ada"] * MAX_PER_MINUTE,
         *["ben"] * MAX_PER_MINUTE,
     ]
     now = 60.0
-    await refusals.record("POST /tools/x", Forbidden("no scope"))
+    with as_request(caller_name="ben"):
+        await refusals.record("POST /tools/x", Forbidden("no scope"))
     assert len(events.recorded) == 3 * MAX_PER_MINUTE + 1
 
 

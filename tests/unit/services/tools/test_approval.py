@@ -66,7 +66,7 @@ def build_approvals(
 ) -> Approvals:
     of_profile = None if profile is None else Profile("p", approval=profile)
     store = store or SqlApprovals(open_memory_database())
-    return Approvals(gateway, lambda _: server, Mock(profile=of_profile), store, clock or Clock())
+    return Approvals(gateway, lambda _: server, Mock(find_profile=lambda _: of_profile), store, clock or Clock())
 
 
 def answer_again(state: Any, responses: Any = None) -> CallRelay:

@@ -13,11 +13,11 @@ from unittest.mock import Mock
 import pytest
 
 from tests.fixtures.databases import open_memory_database
+from tests.fixtures.requests import as_request
 from toolscript.adapters.sql.access.approvals import SqlApprovals
 from toolscript.domain.access import ApprovalPolicy, PendingState, ShareHolder
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import ApprovalDeclined, ApprovalRequired, Conflict, Forbidden, NotFound
-from toolscript.domain.requests import profile_name, share_holder
 from toolscript.domain.servers import NO_RELAY
 from toolscript.services.tools.approval import MAX_PENDING_ARGUMENTS, Approvals, ApprovedCall
 from toolscript.services.tools.pending_calls import APPROVED_SECONDS, MAX_WAITING, WAITING_SECONDS
@@ -43,7 +43,7 @@ class Gateway:
     def __init__(self) -> None:
         self.clock = Clock()
         store = SqlApprovals(open_memory_database())
-        visibility = Mock(profile=None)
+        visibility = Mock(find_profile=lambda _: None)
         self._approvals = Approvals(
             ApprovalPolicy.WRITES, lambda _: ApprovalPolicy.NEVER, visibility, store, self.clock
         )
@@ -65,12 +65,8 @@ class Gateway:
 
 @contextmanager
 def as_caller(name: str, profile: str | None = None) -> Iterator[None]:
-    holder, chosen = share_holder.set(ShareHolder(name)), profile_name.set(profile)
-    try:
+    with as_request(share_holder=ShareHolder(name), profile=profile):
         yield
-    finally:
-        share_holder.reset(holder)
-        profile_name.reset(chosen)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from tests.fixtures.catalogue import FILES, MAIL, MONEY, SyncedCatalogue
 from tests.fixtures.examples import scale_examples
+from tests.fixtures.requests import as_request
 from toolscript.domain.catalog import Assignment, Item, ItemType, Origin
 from toolscript.domain.profiles import ItemRules, Profile
 from toolscript.domain.search import Candidate, SimilarityRange
@@ -156,15 +157,15 @@ async def test_a_tool_that_left_its_skill_since_the_topics_were_made_is_not_foun
 
 
 @pytest.mark.req("G-13")
-async def test_only_visible_tools_count_for_a_profile(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_only_visible_tools_count_for_a_profile() -> None:
     """One visible tool in a hundred is found although there are more tools than are searched that are nearer."""
     items = [Item("seen" if n % 100 == 0 else "hidden", f"t{n}", f"verb{n} a {NOUNS[n % 8]}") for n in range(800)]
     async with open_catalogue(items) as catalogue:
         snapshots = make_snapshots(catalogue)
         profile = Profile("few", allow=ItemRules(servers=("seen",)))
         visibility = Visibility(lambda _: profile, snapshots, catalogue.item_store)
-        monkeypatch.setattr(Visibility, "profile", profile)
-        found = await search(build_search(catalogue, snapshots, visibility), "verb1 a folder", limit=50)
+        with as_request(profile="few"):
+            found = await search(build_search(catalogue, snapshots, visibility), "verb1 a folder", limit=50)
         assert {tool.id for tool in found.tools} == {item.id for item in items if item.server == "seen"}
         assert found.candidates == 8
 

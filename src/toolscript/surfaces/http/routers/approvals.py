@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Path, Request
 
 from toolscript.app.app import App
 from toolscript.domain.access import PendingState
-from toolscript.domain.requests import share_holder
+from toolscript.domain.requests import current_request
 from toolscript.surfaces.callers import is_data_owner
 from toolscript.surfaces.http.dependencies import ADMIN, CurrentApp, require_administrator
 from toolscript.surfaces.http.openapi import errors
@@ -59,4 +59,4 @@ async def decline_call(
 
 
 def _find_decider(app: App, request: Request) -> str | None:
-    return None if is_data_owner(app, request.headers) else share_holder.get().name
+    return None if is_data_owner(app, request.headers) else current_request().share_holder.name

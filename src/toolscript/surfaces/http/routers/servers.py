@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, Path
 
 from toolscript.configuration.snippets import PlannedAddition, plan_addition, write_addition
 from toolscript.domain.errors import Unavailable
-from toolscript.domain.requests import caller_name, name_caller
+from toolscript.domain.requests import current_request
 from toolscript.domain.servers import Transport
 from toolscript.services.support.server_changes import describe_program
 from toolscript.surfaces.http.dependencies import ADMIN, CurrentApp, Served, require_known_caller
@@ -59,7 +59,7 @@ async def add_servers(served: Served, body: schemas.SnippetRequest) -> JsonRespo
             recorded.enter_context(app.server_changes.record("add", server.name, about))
         await asyncio.to_thread(write_addition, addition)
     names = [server.name for server in addition.servers]
-    log.info("servers_added", extra={"servers": names, "caller": name_caller()})
+    log.info("servers_added", extra={"servers": names, "caller": current_request().caller})
     return JsonResponse(responses.build_snippet_response(addition, added=True), status_code=201)
 
 
@@ -120,5 +120,5 @@ async def _plan(served: ServedApp, body: schemas.SnippetRequest) -> PlannedAddit
 
 
 def _describe_caller() -> str:
-    caller = caller_name.get()
+    caller = current_request().caller_name
     return f"by {caller}" if caller else "on request"

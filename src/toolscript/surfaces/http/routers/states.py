@@ -8,6 +8,7 @@ from starlette.responses import Response, StreamingResponse
 
 from toolscript.app.code import describe_languages
 from toolscript.domain.errors import NotFound, Unavailable
+from toolscript.domain.requests import current_request
 from toolscript.surfaces.http.dependencies import ADMIN, METRICS, PUBLIC, CurrentApp, Served
 from toolscript.surfaces.http.openapi import errors
 from toolscript.surfaces.http.responses import JsonResponse
@@ -66,7 +67,7 @@ async def list_servers(request: Request, served: Served, app: CurrentApp) -> Res
 async def get_metrics(app: CurrentApp) -> Response:
     if app.observability.metrics is None:
         raise NotFound("this application has no metrics: `toolscript gateway start` serves them")
-    metrics = app.observability.metrics
-    hidden = [name for name in metrics.servers if not await app.visibility.shows_server(name)]
+    metrics, context = app.observability.metrics, current_request()
+    hidden = [name for name in metrics.servers if not await app.visibility.shows_server(name, context)]
     text, content_type = metrics.exposition(await app.count_points(), hidden_servers=hidden)
     return Response(text, headers={"Content-Type": content_type})
