@@ -24,6 +24,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
+
+from tests.fixtures.deadlines import extend_deadlines
 from tests.servers.processes import run_server
 
 VARIABLE = "TOOLSCRIPT_TEST_PRELOADED"
@@ -145,6 +148,7 @@ def _end(code: int) -> None:
 def main() -> None:
     for module in MODULES:
         importlib.import_module(module)
+    extend_deadlines(pytest.MonkeyPatch(), of="toolscript.services")
     gc.collect()
     gc.freeze()
     if command := _wait_for_command(sys.argv[1]):
