@@ -112,6 +112,10 @@ class Unavailable(ToolscriptError):
     code = "UNAVAILABLE"
 
 
+class FolderInUse(Unavailable):
+    """Another process has opened the folder, which one process at a time can use."""
+
+
 class IndexDamaged(Unavailable):
     """A collection of the index cannot be read. The store has everything that is in it, and the others can be used."""
 

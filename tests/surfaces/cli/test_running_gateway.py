@@ -16,14 +16,21 @@ from typing import Any
 import httpx
 import pytest
 from click.testing import CliRunner
+from filelock import FileLock
 
 from tests.fixtures.http_services import HttpDouble
 from toolscript.adapters.tokens.jwt import JwtVerifier, is_local_token
 from toolscript.domain.access import Principal
 from toolscript.domain.errors import NotFound, RateLimited, ToolscriptError, Unauthorized, Unavailable
 from toolscript.settings import Settings, load_settings
+from toolscript.surfaces.cli.client import session
 from toolscript.surfaces.cli.client.announcement import announce_gateway
-from toolscript.surfaces.cli.client.gateway import build_credentials, find_gateway_url, send_to_gateway
+from toolscript.surfaces.cli.client.gateway import (
+    build_credentials,
+    find_gateway_url,
+    is_gateway_running,
+    send_to_gateway,
+)
 from toolscript.surfaces.cli.main import run
 
 LOCAL_KEY = "a-local-key-of-the-tests-that-is-long-enough"
@@ -263,3 +270,36 @@ def test_the_token_of_the_owner_is_sent_only_to_the_gateway_of_the_folder(settin
             send_to_gateway(replace(without_key, gateway_url=other.root), "/servers")
         assert (len(gateway.keys), other.keys) == (2, [None])
         assert is_local_token(LOCAL_KEY, (gateway.keys[1] or "").removeprefix("Bearer "))
+
+
+@pytest.fixture
+def lock(small_folder: Path) -> Iterator[FileLock]:
+    """Keeps the index folder, as another process does, until it is released."""
+    (small_folder / "index").mkdir(parents=True)
+    with FileLock(small_folder / "index" / ".lock") as lock:
+        yield lock
+
+
+@pytest.mark.req("X-05")
+def test_a_command_waits_for_another_that_uses_the_folder(lock: FileLock, monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts = 0
+
+    def find_gateway(settings: Settings) -> bool:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 2:
+            lock.release()
+        return is_gateway_running(settings)
+
+    monkeypatch.setattr(session, "is_gateway_running", find_gateway)
+    result = CliRunner().invoke(run, ["documents", "list"])
+    assert (result.exit_code, attempts) == (0, 2), result.output
+
+
+@pytest.mark.req("X-05")
+@pytest.mark.usefixtures("lock")
+def test_a_folder_that_stays_in_use_is_named(small_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "FOLDER_TIMEOUT_SECONDS", 0.2)
+    result = CliRunner().invoke(run, ["documents", "list"])
+    assert result.exit_code == 3, result.output
+    assert f"the index folder {small_folder / 'index'} is in use by another process" in result.stderr

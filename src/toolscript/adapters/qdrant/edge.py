@@ -15,7 +15,7 @@ from toolscript.adapters.qdrant.conversion import QdrantPackage
 from toolscript.adapters.qdrant.index import QdrantIndex
 from toolscript.adapters.qdrant.shard import MANIFEST, UPSERT_BATCH, Shard, read_manifest
 from toolscript.adapters.storage.private_files import FILE_MODE, make_private_folder, restrict_tree
-from toolscript.domain.errors import IndexDamaged, NotFound, Unavailable
+from toolscript.domain.errors import FolderInUse, IndexDamaged, NotFound, Unavailable
 from toolscript.domain.search import Collection, Point, require_same_model
 
 _PACKAGE = QdrantPackage(
@@ -41,7 +41,7 @@ class QdrantEdgeIndex(QdrantIndex):
     vectors_page = 32
 
     def __init__(self, root: Path, *, optimise_from: int = OPTIMISE_FROM) -> None:
-        """Raises Unavailable when another process uses the folder, or the folder cannot be written."""
+        """Raises FolderInUse when another process uses the folder, Unavailable when the folder cannot be written."""
         self._root = root
         self._optimise_from = optimise_from
         self._open: dict[str, Collection] = {}
@@ -53,7 +53,7 @@ class QdrantEdgeIndex(QdrantIndex):
             make_private_folder(root)
             self._lock.acquire(blocking=False)
         except Timeout as error:
-            raise Unavailable(
+            raise FolderInUse(
                 f"the index folder {root} is in use by another process, a gateway or a running command: wait for it or "
                 "stop it, use the gateway over HTTP, or choose another folder with --data-dir",
                 details={"folder": str(root)},

@@ -7,11 +7,12 @@ Only one process can open an embedded index. While a gateway runs, it is the one
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from toolscript.domain.errors import RateLimited, Unavailable
+from toolscript.domain.errors import FolderInUse, RateLimited, Unavailable
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.cli.client.catalogue import choose_catalogue, prepare_catalogue
 from toolscript.surfaces.cli.client.gateway import is_gateway_running, send_to_gateway
@@ -28,6 +29,9 @@ Result = TypeVar("Result")
 Local = Callable[["App"], Awaitable[Any]]
 ToJson = Callable[[Any], Any]
 Show = Callable[[Any], None]
+
+# How long to wait for another process that has opened the index folder: most commands end within a second.
+FOLDER_TIMEOUT_SECONDS, FOLDER_POLL_SECONDS = 10.0, 0.1
 
 
 def read_settings(*, is_service: bool = False) -> Settings:
@@ -93,7 +97,7 @@ def run_in_session(
     command shows them itself. Documents and knowledge do not need a catalogue. Raises Invalid or Unavailable.
     """
 
-    async def run() -> Result:
+    async def attempt() -> Result:
         if use_gateway and is_gateway_running(settings):
             report_void_settings(settings)
             return await use(CommandSession(settings))
@@ -111,7 +115,20 @@ def run_in_session(
                 )
             return await use(CommandSession(app.settings, app, classified))
 
-    return asyncio.run(run())
+    return asyncio.run(wait_for_folder(attempt))
+
+
+async def wait_for_folder(attempt: Callable[[], Awaitable[Result]]) -> Result:
+    """The result of the first attempt that finds no other process in the index folder. Raises FolderInUse if none
+    does in time."""
+    deadline = time.monotonic() + FOLDER_TIMEOUT_SECONDS
+    while True:
+        try:
+            return await attempt()
+        except FolderInUse:
+            if time.monotonic() >= deadline:
+                raise
+        await asyncio.sleep(FOLDER_POLL_SECONDS)
 
 
 def request_once(

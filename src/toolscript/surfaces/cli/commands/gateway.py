@@ -11,7 +11,8 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,7 @@ from toolscript.surfaces.cli.client.catalogue import (
 )
 from toolscript.surfaces.cli.client.gateway import find_running_gateway
 from toolscript.surfaces.cli.client.port_owner import describe_port_owner
-from toolscript.surfaces.cli.client.session import read_settings
+from toolscript.surfaces.cli.client.session import read_settings, wait_for_folder
 from toolscript.surfaces.cli.client.shutdown import on_stop_signal
 from toolscript.surfaces.cli.commands import gateway_control
 from toolscript.surfaces.cli.commands.search import show
@@ -193,11 +194,15 @@ class GatewayRun:
             if isinstance(error, BaseException) and not isinstance(error, asyncio.CancelledError):
                 raise error
 
-    async def _work(self) -> None:
+    async def _open_app(self, stack: AsyncExitStack) -> App:
         from toolscript.app.app import open_app
 
+        return await stack.enter_async_context(open_app(self._settings, serving=True, demo=self._choice.is_demo))
+
+    async def _work(self) -> None:
         while True:
-            async with open_app(self._settings, serving=True, demo=self._choice.is_demo) as app:
+            async with AsyncExitStack() as stack:
+                app = await wait_for_folder(partial(self._open_app, stack))
                 app.profiles.replace(self._configuration.profiles)
                 self.server.served.place = ConfigurationPlace(
                     self._settings.config, Path.home(), self._choice.folder, os.environ
