@@ -63,8 +63,9 @@ def command_line() -> str:
         with click.Context(command, info_name=path, **layout) as context:
             parts.append(f"## {path}\n\n```text\n{command.get_help(context)}\n```\n")
         if isinstance(command, click.Group):
-            for name, sub in sorted(command.commands.items()):
-                add_help(sub, f"{path} {name}")
+            for name in command.list_commands(context):
+                if subcommand := command.get_command(context, name):
+                    add_help(subcommand, f"{path} {name}")
 
     add_help(run, "toolscript")
     return "\n".join(parts)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolscript.domain.errors import FolderInUse, RateLimited, Unavailable
 from toolscript.settings import Settings, load_settings
-from toolscript.surfaces.cli.client.catalogue import choose_catalogue, prepare_catalogue
 from toolscript.surfaces.cli.client.gateway import is_gateway_running, send_to_gateway
 from toolscript.surfaces.cli.client.notices import LastingEvents, report_unused_variables, report_void_settings
 from toolscript.surfaces.cli.terminal.options import get_overrides
@@ -101,8 +100,11 @@ def run_in_session(
         if use_gateway and is_gateway_running(settings):
             report_void_settings(settings)
             return await use(CommandSession(settings))
+        # Beside a gateway, a command must not wait for catalogue and engines to load.
+        from toolscript.surfaces.cli.client.catalogue import choose_catalogue, prepare_catalogue
+
         choice = choose_catalogue(settings, switching=refresh) if with_catalogue else None
-        from toolscript.app.app import open_app  # --help must not wait for engines to load
+        from toolscript.app.app import open_app
 
         use_of_catalogue: CatalogueUse = "leave" if choice is None else "change" if refresh else "read"
         async with open_app(
@@ -154,6 +156,8 @@ def request_once(
 
 def report_change_of_demo() -> None:
     """Prints a note when a command has changed the demo: the demo has a store of its own."""
+    from toolscript.surfaces.cli.client.catalogue import choose_catalogue
+
     settings = load_settings(**get_overrides())
     if not settings.gateway_url and choose_catalogue(settings).is_demo:
         print_note("this changed the built-in demo: it will not be there once servers are configured")

@@ -9,7 +9,6 @@ from urllib.parse import quote
 import click
 
 from toolscript.domain.errors import Invalid
-from toolscript.domain.programs import Language
 from toolscript.surfaces.cli.client.gateway import require_no_gateway
 from toolscript.surfaces.cli.client.session import CommandSession, read_settings, run_in_session
 from toolscript.surfaces.cli.terminal import options
@@ -42,7 +41,7 @@ DEGRADED = {
 )
 @click.option(
     "--language",
-    type=click.Choice([each.value for each in Language]),
+    type=click.Choice(["python", "typescript"]),
     help="With --output types: only the declarations that a program of `toolscript run` needs, in this language.",
 )
 @click.option(
@@ -83,7 +82,7 @@ def search(query: str, strategy: str | None, output: str, language: str | None, 
     if language:
         if output != "types" or strategy:
             raise Invalid("--language needs --output types, and no --strategy", details={"field": "--language"})
-        _print_declarations(query, Language(language), max_tokens, refresh=refresh)
+        _print_declarations(query, language, max_tokens, refresh=refresh)
         return
     use_gateway = options.get_overrides()["search_model"] is None
     if not use_gateway:
@@ -102,19 +101,20 @@ def search(query: str, strategy: str | None, output: str, language: str | None, 
         print_answer(answer, lambda _: print_text(markdown) if markdown else show(answer))
 
 
-def _print_declarations(query: str, language: Language, max_tokens: int, *, refresh: bool) -> None:
+def _print_declarations(query: str, language: str, max_tokens: int, *, refresh: bool) -> None:
     """Prints what a program needs to call the tools found."""
     settings = read_settings()
     limit = min(settings.search_limit, MAX_DECLARED)
 
     async def request(session: CommandSession) -> Answer:
         async def local(app: App) -> Answer:
+            from toolscript.domain.programs import Language
             from toolscript.surfaces.callers import OWNER
             from toolscript.surfaces.json.code import TypesQuery, build_types_response
 
-            return await build_types_response(app, TypesQuery(query, language, limit, max_tokens), OWNER)
+            return await build_types_response(app, TypesQuery(query, Language(language), limit, max_tokens), OWNER)
 
-        wanted: dict[str, Any] = {"q": query, "language": language.value, "limit": limit, "max_tokens": max_tokens}
+        wanted: dict[str, Any] = {"q": query, "language": language, "limit": limit, "max_tokens": max_tokens}
         if options.get_overrides()["search_threshold"] is not None:
             wanted["threshold"] = settings.search_threshold
         found: Answer = await session.request("/api/v1/run/types", local, **wanted)

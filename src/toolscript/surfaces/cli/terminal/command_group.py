@@ -13,22 +13,20 @@ MAX_SENTENCE_LENGTH = 1_000
 class CommandGroup(click.Group):
     """Lists its subcommands in sections, with the first sentence of each subcommand's help."""
 
-    def get_sections(self, ctx: click.Context) -> Mapping[str, Sequence[str]]:
-        """Returns the names of the listed subcommands by the title of their section."""
-        return {"Commands": self.list_commands(ctx)}
+    def list_sections(self, ctx: click.Context) -> Mapping[str, Sequence[tuple[str, str]]]:
+        """Returns the names and sentences of the subcommands by the title of their section."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        rows = [
+            (name, command.get_short_help_str(MAX_SENTENCE_LENGTH))
+            for name, command in commands
+            if command is not None and not command.hidden
+        ]
+        return {"Commands": rows}
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        sections = {title: self._list_rows(ctx, names) for title, names in self.get_sections(ctx).items()}
+        sections = self.list_sections(ctx)
         width = max((len(name) for rows in sections.values() for name, _ in rows), default=0)
         for title, rows in sections.items():
             with formatter.section(title):
                 # Names as wide as the widest of all sections: the sentences of all sections begin in one column.
                 formatter.write_dl([(name.ljust(width), sentence) for name, sentence in rows])
-
-    def _list_rows(self, ctx: click.Context, names: Sequence[str]) -> list[tuple[str, str]]:
-        commands = [(name, self.get_command(ctx, name)) for name in names]
-        return [
-            (name, command.get_short_help_str(MAX_SENTENCE_LENGTH))
-            for name, command in commands
-            if command is not None and not command.hidden
-        ]
