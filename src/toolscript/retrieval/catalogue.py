@@ -83,8 +83,11 @@ class CatalogueFacts:
         self.subjects: Mapping[str, Subjects] = {
             item_id: each.subjects for item_id, each in facts.items() if each.subjects != NO_SUBJECTS
         }
-        self.capable = [item_id for item_id, subjects in self.subjects.items() if subjects.kinds]
-        """The items that have a capability."""
+        self.capable: dict[Subjects, list[str]] = {}
+        """The items that have a capability, by their subjects."""
+        for item_id, subjects in self.subjects.items():
+            if subjects.kinds:
+                self.capable.setdefault(subjects, []).append(item_id)
         self._counts = TermCounts(len(facts), documents_with_term)
         self.near_equals = _find_near_equals(facts)
         self.variants = _find_variants(facts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
@@ -44,8 +44,8 @@ class QueryTopics:
     query_domains: frozenset[str]
     subjects: Mapping[str, Subjects]
     capabilities: Capabilities
-    capable: Collection[str] = ()
-    """The tools that have a capability."""
+    capable: Mapping[Subjects, Collection[str]] = field(default_factory=dict)
+    """The tools that have a capability, by their subjects: many have the same."""
 
     def shares(self, item_id: str) -> bool:
         """Whether the tool is of one of the query's domains."""
@@ -124,7 +124,7 @@ class Confidences:
         self._inferred: dict[str, tuple[float, str]] = {}
         self._values = dict(self._base)
         if about.query_domains:
-            self._values |= {i: self._boost(i, base) for i, base in self._base.items() if i in about.subjects}
+            self._values |= {i: self._boost(i, base) for i, base in self._base.items() if about.shares(i)}
 
     def raise_named(self, names: NameMatches) -> None:
         """Raises tools with names that the query contains, to at least the similarity of the names."""
@@ -140,21 +140,22 @@ class Confidences:
         if not about.query_domains:
             return
         nothing_found = max(values.values(), default=0.0) < INFERRED_ALONE
-        tools = [(i, about.subjects[i]) for i in dict.fromkeys([*values, *about.capable]) if i in about.subjects]
-        best: Scores = {}
-        for i, tool in tools:
-            for domain in about.query_domains & tool.domains:
-                best[domain] = max(best.get(domain, 0.0), values.get(i, 0.0))
-        for i, tool in tools:
-            by = about.capabilities.infer(about.query_domains, tool) if tool.kinds else None
-            if by and (i in values or by.wholly or nothing_found):
-                ahead = max((best[domain] for domain in by.domains if domain in best), default=1.0)
+        best: Scores = {domain: 0.0 for tool in about.capable for domain in about.query_domains & tool.domains}
+        for i, value in values.items():
+            for domain in about.query_domains & about.subjects.get(i, NO_SUBJECTS).domains:
+                best[domain] = max(best.get(domain, 0.0), value)
+        for tool, item_ids in about.capable.items():
+            by = about.capabilities.infer(about.query_domains, tool)
+            if by is None:
+                continue
+            ahead = max((best[domain] for domain in by.domains if domain in best), default=1.0)
+            min_confidence = INFERRED_ALONE if by.wholly or nothing_found else 0.0
+            for i in item_ids if min_confidence else filter(values.__contains__, item_ids):
                 known = values.get(i, 0.0)
-                wanted = max(known + INFERRED_MORE, INFERRED_ALONE if by.wholly or nothing_found else 0.0)
-                wanted = min(wanted, UNNAMED, BEHIND * ahead)
-                if round(wanted, DIGITS) > round(known, DIGITS):
-                    self._inferred[i] = wanted - known, by.text
-                    values[i] = wanted
+                raised = min(max(known + INFERRED_MORE, min_confidence), UNNAMED, BEHIND * ahead)
+                if round(raised, DIGITS) > round(known, DIGITS):
+                    self._inferred[i] = raised - known, by.text
+                    values[i] = raised
 
     def sort(self) -> list[tuple[str, float]]:
         """Most confident first; equal confidences by score, then by id. Confidences are rounded first, so that the

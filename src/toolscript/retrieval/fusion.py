@@ -71,6 +71,8 @@ def _standardise(scores: Scores) -> Scores:
 def put_needs_first(ranked: Sequence[tuple[str, float]], needs: Mapping[str, str]) -> list[tuple[str, float]]:
     """The ranking with the best candidate of each need in front, behind the first candidate of all, if it scores at
     least half as much. The order is the same for every number of returned candidates."""
+    if not needs:
+        return list(ranked)
     front: list[tuple[str, float]] = list(ranked[:1])
     others: list[tuple[str, float]] = []
     served = {needs[i] for i, _ in front if i in needs}

@@ -40,6 +40,7 @@ GIT = QueryTopics(
         "mail": Subjects(frozenset({"email"})),
     },
     load_capabilities(),
+    {Subjects(kinds=frozenset({"shell"})): ["shell"]},
 )
 
 

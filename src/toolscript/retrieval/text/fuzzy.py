@@ -70,7 +70,7 @@ class Names:
         """
         parts = [query.strip(), *_identifiers(query)]
         keys = {_build_key(part) for part in parts} - {""}
-        parts += find_mentions(query, self._is_name, self._is_rare)
+        parts += find_mentions(query, _build_key, self._by_key, self._is_rare)
         exact = frozenset(i for key in map(_build_key, parts) for i in self._by_key.get(key, ()))
         if len(query.split()) > MAX_WORDS:
             keys.discard(_build_key(query))
@@ -83,9 +83,6 @@ class Names:
             for i in self._by_key[key]:
                 close[i] = max(close.get(i, 0.0), likeness)
         return NameMatches(exact, dict(sorted(close.items(), key=lambda pair: -pair[1])[: max(KEPT, len(exact))]))
-
-    def _is_name(self, text: str) -> bool:
-        return _build_key(text) in self._by_key
 
     def _close(self, keys: Sequence[str], mistyped: bool) -> list[tuple[str, float]]:
         """The catalogue's keys that are similar to any of these, and how similar they are."""

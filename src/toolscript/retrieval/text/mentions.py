@@ -7,7 +7,7 @@ mean a tool called `list`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import NamedTuple
 
 from toolscript.retrieval.text.words import STOP_WORDS
@@ -34,17 +34,21 @@ class _Token(NamedTuple):
     """In lower case."""
 
 
-def find_mentions(query: str, is_name: Callable[[str], bool], is_rare: Callable[[str], bool]) -> Iterator[str]:
-    """The parts of a query that mention a name. `is_name` says whether a text is one, `is_rare` whether a word of a
-    sentence hardly means anything else."""
+def find_mentions(
+    query: str, build_key: Callable[[str], str], names: Container[str], is_rare: Callable[[str], bool]
+) -> Iterator[str]:
+    """The parts of a query that mention a name. `names` has the keys of all names; the key of several words is that of
+    each after the other. `is_rare` says whether a word of a sentence hardly means anything else."""
     tokens = list(_split(query))
+    keys = [build_key(query[token.start : token.end]) for token in tokens]
     for first, token in enumerate(tokens):
+        key = ""
         for last in range(first, min(first + MAX_NAME_WORDS, len(tokens))):
             if last > first and query[tokens[last - 1].end : tokens[last].start].strip():
                 break
-            part = query[token.start : tokens[last].end]
-            if is_name(part) and _is_mention(query, tokens, first, last, is_rare):
-                yield part
+            key += keys[last]
+            if key in names and _is_mention(query, tokens, first, last, is_rare):
+                yield query[token.start : tokens[last].end]
 
 
 def _split(query: str) -> Iterator[_Token]:

@@ -34,6 +34,10 @@ class View:
     def shows(self, item_id: str) -> bool:
         return self.ids is None or item_id in self.ids
 
+    def select(self, ranked: list[tuple[str, float]]) -> list[tuple[str, float]]:
+        """The candidates that the caller sees."""
+        return ranked if self.ids is None else [each for each in ranked if each[0] in self.ids]
+
 
 FindView = Callable[[RequestContext], Awaitable[View]]
 CountBySkill = Callable[[RequestContext], Awaitable[Mapping[str, int] | None]]

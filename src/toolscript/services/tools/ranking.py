@@ -138,13 +138,13 @@ class ToolRanking:
         legs = _keep_finite(legs, report)
         if blend is Blend.RRF:
             ranks = sort_scores(rrf([legs.dense, legs.lexical]))
-            best = [(i, round(min(1.0, score / BEST_RRF), 4)) for i, score in ranks if view.shows(i)]
-            return RankedTools(best, legs, lambda _, __: Evidence(), view)
+            best = [(i, round(min(1.0, score / BEST_RRF), 4)) for i, score in ranks]
+            return RankedTools(view.select(best), legs, lambda _, __: Evidence(), view)
         weight = (self._alpha if alpha is None else alpha) if legs.dense else 0.0
         weight = {Blend.SEMANTIC: 1.0, Blend.KEYWORD: 0.0}.get(blend, weight)
         is_hybrid = catalogue is not None and blend is Blend.HYBRID
         domains = self._capabilities.of_query(prepared.text) if is_hybrid else frozenset()
-        subjects, capable = (catalogue.subjects, catalogue.capable) if catalogue else ({}, [])
+        subjects, capable = (catalogue.subjects, catalogue.capable) if catalogue else ({}, {})
         about = QueryTopics(domains, subjects, self._capabilities, capable)
         tools, variants = (catalogue.distinct, catalogue.variants) if catalogue else (len(legs.dense), {})
         use = _compare_steps(prepared, legs, catalogue, steps) if catalogue and is_hybrid and steps else {}
@@ -157,7 +157,7 @@ class ToolRanking:
             found.raise_named(named if view.ids is None else named.select(view.ids))
             found.raise_capable()
             called = frozenset(i for i, likeness in named.close.items() if likeness >= MIN_LIKENESS)
-        best = [(i, score) for i, score in found.sort() if view.shows(i)]
+        best = view.select(found.sort())
         best = catalogue.near_equals.order(best, called, found.moves) if catalogue and is_hybrid else best
         return RankedTools(best, legs, found.evidence, view, found.signals, called, found.moves)
 
@@ -180,7 +180,7 @@ class ToolRanking:
 
 def _keep_finite(legs: Legs, report: SearchReport) -> Legs:
     """The candidates with numbers as scores."""
-    if all(math.isfinite(c.score) for leg in (legs.dense, legs.lexical) for c in leg):
+    if math.isfinite(sum(c.score for leg in (legs.dense, legs.lexical) for c in leg)):
         return legs
     report.degrade(SearchPart.INDEX)
     dense, lexical = ([c for c in leg if math.isfinite(c.score)] for leg in (legs.dense, legs.lexical))

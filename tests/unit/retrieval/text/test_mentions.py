@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from toolscript.retrieval.text.mentions import find_mentions
+from toolscript.retrieval.text.words import words
 
 NAMES = {"search", "list", "get", "fetch", "lrem", "read file", "git status"}
 RARE = {"lrem"}
@@ -12,8 +13,12 @@ RARE = {"lrem"}
 pytestmark = pytest.mark.req("S-02")
 
 
+def build_key(text: str) -> str:
+    return "".join(words(text))
+
+
 def find(query: str) -> set[str]:
-    return set(find_mentions(query, lambda part: part.lower() in NAMES, RARE.__contains__))
+    return set(find_mentions(query, build_key, set(map(build_key, NAMES)), RARE.__contains__))
 
 
 @pytest.mark.parametrize(
