@@ -204,7 +204,7 @@ class App:
             retriever, self.snapshots.capabilities, alpha=settings.search_alpha, find_view=visibility.find_view
         )
         self.tool_search, self.hierarchical_search = self._build_tool_searches(gateway)
-        observability.watch_caches(self.model, self.text_model, self.hierarchical_search)
+        observability.watch_caches(self.model, self.text_model, self.tool_search, self.hierarchical_search)
         self.call_tool = CallTool(
             items,
             self.snapshots,
@@ -293,7 +293,7 @@ class App:
 
     def _build_tool_searches(self, gateway: Gateway) -> tuple[ToolSearch, HierarchicalSearch]:
         ranking, snapshots, events = self.tool_ranking, self.snapshots, self.observability.events
-        variants = Variants(gateway.find_spec, gateway.get_position)
+        variants = Variants(gateway.find_spec, gateway.get_position, lambda: gateway.version)
         starting, counted = StartingServers(gateway, self.visibility), self.visibility.count_by_skill
         return (
             ToolSearch(ranking, snapshots, starting=starting, variants=variants, events=events),

@@ -19,6 +19,7 @@ from toolscript.domain.search import no_span
 from toolscript.ports.observability import AuditStore, EventSink
 from toolscript.services.support.server_changes import ServerChanges
 from toolscript.services.tools.hierarchical_search import HierarchicalSearch
+from toolscript.services.tools.hybrid_search import ToolSearch
 from toolscript.settings import Settings
 
 if TYPE_CHECKING:
@@ -40,7 +41,9 @@ class Observability:
         """A span for a stage of that name."""
         return self.telemetry.span(name) if self.telemetry else no_span(name)
 
-    def watch_caches(self, model: Model, text_model: Model, hierarchical: HierarchicalSearch) -> None:
+    def watch_caches(
+        self, model: Model, text_model: Model, tools: ToolSearch, hierarchical: HierarchicalSearch
+    ) -> None:
         """Adds the use of caches to the metrics, if there are some."""
         if self.metrics is None:
             return
@@ -48,7 +51,8 @@ class Observability:
         if text_model.embedder is not model.embedder:
             models["text_requests"] = text_model.embedder
         uses = {name: each.cache_use for name, each in models.items() if isinstance(each, BatchingEmbedder)}
-        self.metrics.watch_caches(lambda: uses | {"hierarchical_results": hierarchical.cache_use})
+        uses |= {"tool_results": tools.cache_use, "hierarchical_results": hierarchical.cache_use}
+        self.metrics.watch_caches(lambda: uses)
 
     @property
     def audit_problem(self) -> AuditState | None:

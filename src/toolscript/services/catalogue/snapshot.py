@@ -68,6 +68,7 @@ class _Part(Generic[T]):
         self._read = read
         self._reading: asyncio.Task[T] | None = None
         self.value: T | None = None
+        self.is_incomplete = False
 
     async def get(self) -> T:
         if self.value is not None:
@@ -78,6 +79,7 @@ class _Part(Generic[T]):
 
     async def _load(self) -> T:
         value, is_complete = await self._read()
+        self.is_incomplete = not is_complete
         if is_complete:
             self.value = value
         return value
@@ -93,6 +95,11 @@ class CatalogueSnapshot:
     _steps: _Part[Mapping[str, Step]]
     _read_schemas: Callable[[Sequence[str]], Awaitable[Mapping[str, Schemas]]]
     _schemas: dict[str, Schemas] = field(default_factory=dict)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything that was read could be read: results may be kept."""
+        return not (self._facts.is_incomplete or self._skill_map.is_incomplete or self._steps.is_incomplete)
 
     async def facts(self) -> CatalogueFacts:
         """The facts and terms of all active items."""

@@ -90,6 +90,7 @@ class Gateway:
         """The servers of the first configuration, until it is applied."""
         self._is_configured = asyncio.Event()
         self._is_configured.set()
+        self.version = 0  # another one after each change of the configured servers
         self.configuration_error: str | None = None
         """Why the newest configuration is not in use."""
 
@@ -124,8 +125,7 @@ class Gateway:
 
     def get_approval(self, server: str) -> ApprovalPolicy:
         """The tools of a server that a person has to approve before each call, by its entry."""
-        spec = self.find_spec(server)
-        return spec.approval if spec else ApprovalPolicy.NEVER
+        return spec.approval if (spec := self.find_spec(server)) else ApprovalPolicy.NEVER
 
     def find_call_state(self, server: str) -> CallState | None:
         """ASLEEP if the next call to that server has to start it, STOPPED if its calls are refused, else None."""
@@ -163,6 +163,7 @@ class Gateway:
                 await self._apply(specs, among, listed)
             finally:
                 self._expected = {}
+                self.version += 1
                 self._is_configured.set()
 
     async def _apply(
@@ -404,8 +405,7 @@ class Gateway:
 
     def offers(self, item: Item) -> bool:
         """Whether the item's server is configured here, and its configuration allows the item."""
-        spec = self.find_spec(item.server)
-        return spec is not None and spec.allows_item(item)
+        return (spec := self.find_spec(item.server)) is not None and spec.allows_item(item)
 
     def offers_everything(self, server: str) -> bool:
         """Whether the server is configured here, and its configuration excludes nothing."""

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from toolscript.domain.catalog import ItemType, Schema
@@ -136,8 +137,8 @@ class HierarchicalResults(NamedTuple):
         return [each for hit in (*self.tools, *self.closest) for each in hit.ids]
 
 
-# The version of the catalogue, the profile of the caller, and the request: results are shared by equal ones only.
-_Key = tuple[int, Profile | None, HierarchicalQuery]
+# The versions of catalogue and configuration, the caller's profile, and the request: equal ones share their results.
+_Key = tuple[int, int, Profile | None, HierarchicalQuery]
 
 
 class _Run(NamedTuple):
@@ -183,7 +184,6 @@ class HierarchicalSearch:
         self._events = events
         self._results: ResultCache[_Key, HierarchicalResults] = ResultCache()
         self._visible: dict[tuple[Profile | None, ItemType | None], tuple[tuple[Any, ...], VisibleTopics]] = {}
-        self._running: dict[_Key, asyncio.Future[HierarchicalResults | None]] = {}
 
     @property
     def cache_use(self) -> CacheUse:
@@ -209,9 +209,12 @@ class HierarchicalSearch:
         _check(request)
         with report.stage("total"):
             snapshot, view = self._snapshots.current(), await self._ranking.find_view(context)
-            results = self._results.find((snapshot.version, view.profile, request))
+            key = snapshot.version, self._variants.get_version(), view.profile, request
+            results = self._results.find(key)
             if results is None:
-                results = await self._search_once(request, snapshot, view.profile, context)
+                results = await self._results.search_once(
+                    key, partial(self._search_new, request, snapshot, context), partial(_is_complete, snapshot)
+                )
                 report.timings_ms.update(results.report.timings_ms)
                 report.degraded += results.report.degraded
             results = results._replace(report=report)
@@ -222,25 +225,10 @@ class HierarchicalSearch:
         report.counts["returned"] = len(results.tools)
         return results
 
-    async def _search_once(
-        self, request: HierarchicalQuery, snapshot: CatalogueSnapshot, profile: Profile | None, context: RequestContext
+    async def _search_new(
+        self, request: HierarchicalQuery, snapshot: CatalogueSnapshot, context: RequestContext
     ) -> HierarchicalResults:
-        """Searches once for all who make the same request at the same time, with the same profile."""
-        key = snapshot.version, profile, request
-        while (running := self._running.get(key)) is not None:
-            shared = await asyncio.shield(running)
-            if shared is not None:
-                return shared
-        running = self._running[key] = asyncio.get_running_loop().create_future()
-        results = None
-        try:
-            results = await self._search(await self._begin(request, snapshot, context))
-        finally:  # without results this search was cancelled, and one of those that wait takes over
-            del self._running[key]
-            running.set_result(results)
-        if not results.report.degraded:
-            self._results.keep(key, results)
-        return results
+        return await self._search(await self._begin(request, snapshot, context))
 
     async def find_skills(self, query: str, *, limit: int = 5, threshold: float = 0.4) -> list[SkillHit]:
         """Stage one alone. Raises as `search` does, and Unavailable when skills cannot be searched."""
@@ -431,6 +419,10 @@ class HierarchicalSearch:
             outside = {i for i in named if not matches(where, payloads.get(i, {}))}
             found = {i: score for i, score in found.items() if i not in outside}
         return found, ranked
+
+
+def _is_complete(snapshot: CatalogueSnapshot, results: HierarchicalResults) -> bool:
+    return snapshot.is_complete and not results.report.degraded
 
 
 def _read_payload(run: _Run, item_id: str, payloads: Mapping[str, Payload]) -> Payload:

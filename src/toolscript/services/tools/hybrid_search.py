@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import NamedTuple
 
 from toolscript.domain.catalog import ItemType
 from toolscript.domain.errors import Invalid
+from toolscript.domain.profiles import Profile
 from toolscript.domain.requests import RequestContext, current_request
-from toolscript.domain.search import MAX_TASK_CHARACTERS, SearchReport
+from toolscript.domain.search import MAX_TASK_CHARACTERS, CacheUse, SearchReport
 from toolscript.ports.observability import EventSink
 from toolscript.retrieval.capabilities import get_word_form
 from toolscript.retrieval.catalogue import CatalogueFacts, ItemFacts
@@ -17,9 +20,10 @@ from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.fusion import put_needs_first
 from toolscript.retrieval.query import QueryRules
 from toolscript.retrieval.text.words import STOP_WORDS, replace_unencodable, stem, term, tokens, words
-from toolscript.services.catalogue.snapshot import CatalogueSnapshots
+from toolscript.services.catalogue.snapshot import CatalogueSnapshot, CatalogueSnapshots
 from toolscript.services.catalogue.visibility import View
 from toolscript.services.servers.starting_servers import StartingServers
+from toolscript.services.support.result_cache import ResultCache
 from toolscript.services.support.search_events import record_tool_search
 from toolscript.services.tools.ranking import Blend, FindEvidence, ToolRanking
 from toolscript.services.tools.variants import Variants
@@ -74,6 +78,20 @@ class ToolResults:
         return [each for hit in (*self.hits, *self.closest) for each in hit.ids]
 
 
+class _ToolQuery(NamedTuple):
+    text: str
+    limit: int
+    threshold: float
+    item_type: ItemType | None
+    closest: int
+    blend: Blend
+    alpha: float | None
+
+
+# The versions of catalogue and configuration, the caller's profile, and the request: equal ones share their results.
+_Key = tuple[int, int, Profile | None, _ToolQuery]
+
+
 class ToolSearch:
     """Finds tools, prompts and resources by what they do and by their names, misspelt or not."""
 
@@ -92,6 +110,12 @@ class ToolSearch:
         self._starting = starting
         self._variants = variants or Variants()
         self._events = events
+        self._results: ResultCache[_Key, ToolResults] = ResultCache()
+
+    @property
+    def cache_use(self) -> CacheUse:
+        """How often a result was known already."""
+        return self._results.use
 
     async def search(
         self,
@@ -116,54 +140,61 @@ class ToolSearch:
         text, report, context = replace_unencodable(text), SearchReport(), current_request()
         if self._starting and recorded:
             await self._starting.gateway.wait_for_first_listing()
+        request = _ToolQuery(text, limit, threshold, item_type, closest, blend, alpha)
         with record_tool_search(self._events if recorded else None, "tools.search", text, report, context):
-            return await self._search(text, limit, threshold, item_type, closest, blend, alpha, report, context)
+            return await self._search(request, report, context)
 
-    async def _search(
-        self,
-        text: str,
-        limit: int,
-        threshold: float,
-        item_type: ItemType | None,
-        closest: int,
-        blend: Blend,
-        alpha: float | None,
-        report: SearchReport,
-        context: RequestContext,
-    ) -> ToolResults:
-        _check(limit, threshold)
+    async def _search(self, request: _ToolQuery, report: SearchReport, context: RequestContext) -> ToolResults:
+        _check(request.limit, request.threshold)
         with report.stage("total"):
-            snapshot = self._snapshots.current()
-            catalogue, steps = await snapshot.facts(), await snapshot.steps()
-            deadline = Deadline(EMBEDDING_SECONDS, "tools")
-            prepared = await self._ranking.prepare(text, catalogue, report, deadline, RULES, blend)
-            view = await self._ranking.find_view(context)
-            ranked = await self._ranking.rank(
-                text, prepared, catalogue, report, view, steps=steps, blend=blend, alpha=alpha
-            )
-            needs = ranked.legs.needs
-            best = [(i, score) for i, score in ranked.best if i in catalogue.items]
-            if item_type is not None:
-                best = [(i, score) for i, score in best if catalogue.items[i].type == item_type]
-            best = put_needs_first(self._variants.fold(best, catalogue), needs)
-            sure = [each for each in best if each[1] >= threshold][:limit]
-            callable_ones = [each for each in best if not catalogue.items[each[0]].quarantine]
-            near = self._ranking.choose_closest(callable_ones, threshold, min(closest, limit - len(sure)))
-            query_terms = {w: term(stem(w)) for w in tokens(prepared.text) if w not in STOP_WORDS}
-            hits = [
-                _build_hit(i, score, catalogue.items[i], query_terms, ranked.find_evidence, needs.get(i))
-                for i, score in (*sure, *near)
-            ]
-            if catalogue.variants:
-                hits = [self._add_variants(hit, catalogue, view) for hit in hits]
+            snapshot, view = self._snapshots.current(), await self._ranking.find_view(context)
+            key = snapshot.version, self._variants.get_version(), view.profile, request
+            results = self._results.find(key)
+            if results is None:
+                results = await self._results.search_once(
+                    key, partial(self._search_new, request, snapshot, view), partial(_is_complete, snapshot)
+                )
+                report.timings_ms.update(results.report.timings_ms)
+                report.degraded += results.report.degraded
+            report.counts.update(results.report.counts)
         if self._starting:
             self._starting.add_to(report)
+        return replace(results, report=report)
+
+    async def _search_new(self, request: _ToolQuery, snapshot: CatalogueSnapshot, view: View) -> ToolResults:
+        report, threshold = SearchReport(), request.threshold
+        catalogue, steps = await snapshot.facts(), await snapshot.steps()
+        deadline = Deadline(EMBEDDING_SECONDS, "tools")
+        prepared = await self._ranking.prepare(request.text, catalogue, report, deadline, RULES, request.blend)
+        ranked = await self._ranking.rank(
+            request.text, prepared, catalogue, report, view, steps=steps, blend=request.blend, alpha=request.alpha
+        )
+        needs = ranked.legs.needs
+        best = [(i, score) for i, score in ranked.best if i in catalogue.items]
+        if request.item_type is not None:
+            best = [(i, score) for i, score in best if catalogue.items[i].type == request.item_type]
+        best = put_needs_first(self._variants.fold(best, catalogue), needs)
+        sure = [each for each in best if each[1] >= threshold][: request.limit]
+        callable_ones = [each for each in best if not catalogue.items[each[0]].quarantine]
+        room = min(request.closest, request.limit - len(sure))
+        near = self._ranking.choose_closest(callable_ones, threshold, room)
+        query_terms = {w: term(stem(w)) for w in tokens(prepared.text) if w not in STOP_WORDS}
+        hits = [
+            _build_hit(i, score, catalogue.items[i], query_terms, ranked.find_evidence, needs.get(i))
+            for i, score in (*sure, *near)
+        ]
+        if catalogue.variants:
+            hits = [self._add_variants(hit, catalogue, view) for hit in hits]
         report.counts.update(candidates=len(ranked.best), returned=len(sure))
-        return ToolResults(text, hits[: len(sure)], threshold, hits[len(sure) :], report)
+        return ToolResults(request.text, hits[: len(sure)], threshold, hits[len(sure) :], report)
 
     def _add_variants(self, hit: ToolHit, catalogue: CatalogueFacts, view: View) -> ToolHit:
         variants = self._variants.list_ids(hit.id, catalogue, view)
         return replace(hit, variants=variants, server_arguments=self._variants.describe_arguments(hit.id, catalogue))
+
+
+def _is_complete(snapshot: CatalogueSnapshot, results: ToolResults) -> bool:
+    return snapshot.is_complete and not results.report.degraded
 
 
 def _build_hit(
@@ -175,9 +206,7 @@ def _build_hit(
     need: str | None,
 ) -> ToolHit:
     shared = [word for word, number in query_terms.items() if number in facts.terms]
-    # A stem is too short to name a word: that of "containers" is the one of a parameter `name_contains`.
-    forms = frozenset(map(get_word_form, facts.spelt)) if shared else frozenset()
-    named = tuple(word for word in shared if not word.isascii() or get_word_form(word) in forms)
+    named = tuple(word for word in shared if not word.isascii() or _has_word(facts, word))
     evidence = find_evidence(item_id, named[:3])
     if shared and not named:
         evidence = replace(evidence, keyword=0.0)
@@ -193,6 +222,13 @@ def _build_hit(
         need=need,
         quarantine=facts.quarantine,
     )
+
+
+def _has_word(facts: ItemFacts, word: str) -> bool:
+    """Whether a form of the word is in the item's text. A stem is too short to name a word: that of "containers" is the
+    one of a parameter `name_contains`."""
+    form = get_word_form(word)
+    return any(each[0] == word[0] and get_word_form(each) == form for each in facts.spelt)
 
 
 def _check(limit: int, threshold: float) -> None:

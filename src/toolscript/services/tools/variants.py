@@ -28,10 +28,13 @@ class Variants:
         self,
         find_spec: Callable[[str], ServerSpec | None] = lambda _: None,
         get_position: Callable[[str], int] = lambda _: 0,
+        get_version: Callable[[], int] = lambda: 0,
     ) -> None:
-        """`find_spec` returns the entry of a server, `get_position` its position in the configuration."""
+        """`find_spec` returns the entry of a server, `get_position` its position in the configuration. `get_version`
+        returns another number after each change of them."""
         self._find_spec = find_spec
         self._get_position = get_position
+        self.get_version = get_version
 
     def fold(self, ranked: Sequence[tuple[str, float]], catalogue: CatalogueFacts) -> list[tuple[str, float]]:
         """The ranking with the first of each tool's variants."""
