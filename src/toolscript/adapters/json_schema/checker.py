@@ -12,6 +12,7 @@ from asyncio.subprocess import Process
 from collections.abc import Mapping
 from typing import Any
 
+from toolscript.adapters.json_schema.plain_schemas import accept
 from toolscript.adapters.workers.process import start_worker, stop_process
 from toolscript.domain.catalog import Schema
 from toolscript.domain.errors import TimedOut, Unavailable
@@ -48,6 +49,8 @@ class WorkerChecker:
     async def check(self, schema: Schema, arguments: Mapping[str, Any]) -> ArgumentProblem | None:
         """The worst problem; None for valid arguments, and for a schema that cannot be used. Raises TimedOut when
         that takes too long, and Unavailable when the worker cannot run."""
+        if accept(schema, arguments):
+            return None
         reply = await self._ask(schema, arguments)
         return ArgumentProblem(reply["field"], reply["message"]) if "message" in reply else None
 

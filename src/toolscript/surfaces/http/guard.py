@@ -208,9 +208,14 @@ class Guard:
 
     def _match(self, scope: Scope) -> list[APIRoute]:
         """The route that answers; if only the method is wrong, every route of the path; none for an unknown path."""
-        matches = [(route.matches(scope)[0], route) for route in self._routes]
-        full = [route for match, route in matches if match is Match.FULL][:1]
-        return full or [route for match, route in matches if match is Match.PARTIAL]
+        partial = []
+        for route in self._routes:
+            match route.matches(scope)[0]:
+                case Match.FULL:
+                    return [route]
+                case Match.PARTIAL:
+                    partial.append(route)
+        return partial
 
 
 def _find_form(error: ToolscriptError, needed: list[access.Scope | None]) -> ToolscriptError:
