@@ -187,7 +187,7 @@ def test_clients_that_start_in_the_same_moment_share_one_gateway(home: Home) -> 
             assert process.wait(TIMEOUT_SECONDS) == 0
         wait_for_end([gateway, *servers])
     assert not (home.data / "gateway.sock").exists()
-    assert find_lingering(home) == []
+    wait_for_end(find_lingering(home))  # a gateway that came second finds the folder locked, and ends
 
 
 @pytest.mark.req("X-05", "X-07")
