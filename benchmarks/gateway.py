@@ -153,8 +153,10 @@ def _start_and_stop(place: Path, tools: int) -> RunningGateway:
 
 
 def _is_ready(url: str, tools: int) -> bool:
+    """Whether everything is indexed. Tools are found by words before their server counts as started."""
     try:
-        return bool(fetch_json(f"{url}/ready") and fetch_json(f"{url}/search/stats")["indexedTools"] >= tools)
+        is_indexed = fetch_json(f"{url}/ready") and fetch_json(f"{url}/search/stats")["indexedTools"] >= tools
+        return bool(is_indexed) and not fetch_json(f"{url}/search?q=ready").get("serversStarting")
     except OSError:
         return False
 

@@ -295,8 +295,11 @@ class App:
         ranking, snapshots, events = self.tool_ranking, self.snapshots, self.observability.events
         variants = Variants(gateway.find_spec, gateway.get_position, lambda: gateway.version)
         starting, counted = StartingServers(gateway, self.visibility), self.visibility.count_by_skill
+        lacking = self.sync.count_lacking_vectors
         return (
-            ToolSearch(ranking, snapshots, starting=starting, variants=variants, events=events),
+            ToolSearch(
+                ranking, snapshots, starting=starting, variants=variants, events=events, count_lacking_vectors=lacking
+            ),
             HierarchicalSearch(
                 ranking, snapshots, starting=starting, variants=variants, count_by_skill=counted, events=events
             ),

@@ -102,6 +102,8 @@ class CatalogueIndex:
         """The servers whose vectors the cache keeps."""
         self.embedded = 0
         """The number of texts embedded so far."""
+        self.lacking_vectors = 0
+        """The number of points that still lack their vectors."""
 
     @property
     def can_classify(self) -> bool:
@@ -151,8 +153,10 @@ class CatalogueIndex:
                 work.touched.update(skill for i in gone for skill in _skill_ids(work.existing[i]))
                 await self.update_skills(work.touched if were_current else None, work.skills)
             except BaseException:
+                self.lacking_vectors = 0
                 self.on_change(Change.POINTS | Change.SKILLS)  # a part of it may be written
                 raise
+            self.lacking_vectors = 0
         embedded = self.embedded - before
         return SyncReport(indexed=len(stale), removed=len(gone), embedded=embedded, classified=work.classified)
 
@@ -236,6 +240,9 @@ class CatalogueIndex:
         lacking = {i for i, source in sources.items() if work.existing.get(i, {}).get("vector_of") != source}
         work.missing = {item.id: item.digest for item in items if item.id in lacking}
         work.cached = await self._read_cache(work.missing)
+        new = [i for i in work.missing if i not in work.existing and i not in work.cached]
+        if self._model and len(new) > BATCH:
+            await self._write_words(new)
         for start in range(0, len(items), BATCH):
             batch = items[start : start + BATCH]
             stored = await self._item_store.get_items([item.id for item in batch])
@@ -243,12 +250,22 @@ class CatalogueIndex:
             work.cached.update({i: vector for i, vector in vectors.items() if i in work.missing})
             stored = await self._classify(batch, stored, vectors, work)
             await self.write_points(stored, vectors)
+            self.lacking_vectors = max(0, self.lacking_vectors - len(batch))
             self.on_change(Change.POINTS)
             work.touched.update(s for i in batch if i.id in work.existing for s in _skill_ids(work.existing[i.id]))
             work.touched.update(a.skill_id for s in stored for a in s.assignments)
             if progress:
                 progress(min(start + BATCH, len(items)), len(items))
         await self._write_cache(work.cached, work.missing)
+
+    async def _write_words(self, item_ids: Sequence[str]) -> None:
+        """Writes points without vectors, so that many new items can be found by their words before they are embedded,
+        which takes a minute for 6 000. Without a model in their fingerprints, these points are never current."""
+        for ids in split_batches(item_ids, WRITE_BATCH):
+            drafts = [ToolDraft(stored, model="") for stored in await self._item_store.get_items(ids)]
+            await self._reconciler.apply(ReconcilePlan(drafts, gone={}, existing={}))
+            self.lacking_vectors += len(drafts)
+            self.on_change(Change.POINTS)
 
     async def _classify(
         self, batch: Sequence[ItemFingerprint], items: list[StoredItem], vectors: Mapping[str, Vector], work: IndexPass

@@ -19,6 +19,7 @@ from toolscript.ports.indexes import VectorCache, VectorIndex
 from toolscript.ports.models import Classifier, Embedder
 from toolscript.ports.stores import CatalogueVersion, FeedbackStore, ItemStore, PinStore, SkillStore
 from toolscript.retrieval.text.item_text import item_frequencies
+from toolscript.services.catalogue.classification_stamps import SkillSet
 from toolscript.services.catalogue.indexing import MAX_KNOWN_ITEMS, CatalogueIndex, IndexPass, SyncReport
 from toolscript.services.catalogue.learning import Learning
 from toolscript.services.catalogue.quarantine_review import QuarantineReview
@@ -94,6 +95,10 @@ class Sync:
         """The review of what is in quarantine in this catalogue. Its decisions and syncs wait for each other."""
         return QuarantineReview(pins, self._item_store, self._index, lock=self._lock)
 
+    def count_lacking_vectors(self) -> int:
+        """The number of points that still lack their vectors."""
+        return self._index.lacking_vectors
+
     async def configure(self, servers: Collection[str], *, progress: Progress | None = None) -> ItemCounts:
         """Makes these the servers of the configuration, and returns how many items of each type the catalogue has of
         each server.
@@ -109,9 +114,7 @@ class Sync:
             await self._retire([item.id for item in items if item.server not in named])
             kept = [item for item in items if item.server in named]
             skills = await self._index.read_skills()
-            nothing = IndexPass({}, skills)
-            is_complete = await self._index.count() == len(kept)
-            if not is_complete or any(self._index.needs_classification(item, nothing) for item in kept):
+            if not await self._is_complete(kept, skills):
                 await self._index.update(kept, IndexPass(await self._index.find_points(None), skills), progress)
             await self._index.copy_cache(kept)
             await self._index.update_skills(None, skills)
@@ -120,6 +123,13 @@ class Sync:
         for item in kept:
             counts.setdefault(item.server, Counter())[item.type.value] += 1
         return counts
+
+    async def _is_complete(self, items: Sequence[ItemFingerprint], skills: SkillSet) -> bool:
+        """Whether all items have points. A sync that was interrupted leaves points without vectors, and items that are
+        not classified."""
+        is_complete = await self._index.count() == len(items)
+        nothing = IndexPass({}, skills)
+        return is_complete and not any(self._index.needs_classification(item, nothing) for item in items)
 
     async def renew(self) -> bool:
         """Records that the configuration is in use, so that it is not forgotten, and retires what no other gateway has
@@ -157,8 +167,8 @@ class Sync:
         async with self._lock:
             items = [item for item in await self._item_store.get_fingerprints() if item.is_active]
             self._index.servers = frozenset(item.server for item in items)
-            if await self._index.count() != len(items):
-                skills = await self._index.read_skills()
+            skills = await self._index.read_skills()
+            if not await self._is_complete(items, skills):
                 points = await self._index.find_points(None)
                 await self._index.update(items, IndexPass(points, skills, only_adds=True), progress)
             return self._index.servers

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
@@ -30,6 +30,8 @@ from toolscript.services.tools.variants import Variants
 
 EMBEDDING_SECONDS = 10.0
 RULES = QueryRules(has_content=words, blank_error=Invalid, length_error=Invalid, max_characters=MAX_TASK_CHARACTERS)
+# A share of the catalogue. Only a first start, or a large new server, lacks more for long.
+MAX_LACKING_VECTORS = 0.1
 DEFAULT_LIMIT = 3
 DEFAULT_THRESHOLD = 0.35
 
@@ -103,13 +105,16 @@ class ToolSearch:
         starting: StartingServers | None = None,
         variants: Variants | None = None,
         events: EventSink | None = None,
+        count_lacking_vectors: Callable[[], int] = lambda: 0,
     ) -> None:
-        """While servers are `starting`, reports say so."""
+        """While servers are `starting`, reports say so. While many tools lack their vectors, searches go by words:
+        tools with vectors would be ahead of better ones."""
         self._ranking = ranking
         self._snapshots = snapshots
         self._starting = starting
         self._variants = variants or Variants()
         self._events = events
+        self._count_lacking_vectors = count_lacking_vectors
         self._results: ResultCache[_Key, ToolResults] = ResultCache()
 
     @property
@@ -165,7 +170,12 @@ class ToolSearch:
         report, threshold = SearchReport(), request.threshold
         catalogue, steps = await snapshot.facts(), await snapshot.steps()
         deadline = Deadline(EMBEDDING_SECONDS, "tools")
-        prepared = await self._ranking.prepare(request.text, catalogue, report, deadline, RULES, request.blend)
+        by_words = request.blend is Blend.HYBRID and (
+            self._count_lacking_vectors() > MAX_LACKING_VECTORS * len(catalogue.items)
+        )
+        prepared = await self._ranking.prepare(
+            request.text, catalogue, report, deadline, RULES, request.blend, dense=not by_words
+        )
         ranked = await self._ranking.rank(
             request.text, prepared, catalogue, report, view, steps=steps, blend=request.blend, alpha=request.alpha
         )

@@ -93,8 +93,11 @@ class ToolRanking:
         deadline: Deadline,
         rules: QueryRules,
         blend: Blend = Blend.HYBRID,
+        *,
+        dense: bool = True,
     ) -> PreparedQuery:
-        """Corrects, embeds and weighs a query. Without facts about the catalogue it will be ranked by meaning alone.
+        """Corrects, embeds (unless `dense` is false) and weighs a query. Without facts about the catalogue it will be
+        ranked by meaning alone.
 
         Raises the errors of `rules`.
         """
@@ -107,7 +110,7 @@ class ToolRanking:
             correct=catalogue.spelling.correct if catalogue and blend is Blend.HYBRID else None,
             split=split_needs,
             count_terms=catalogue.term_counts if catalogue and by_words else None,
-            dense=blend is not Blend.KEYWORD,
+            dense=dense and blend is not Blend.KEYWORD,
         )
 
     async def rank(

@@ -18,10 +18,14 @@ from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.domain.catalog import Item
 from toolscript.domain.filters import EVERYTHING, Filter
 from toolscript.domain.search import Point, Terms, Vector
+from toolscript.retrieval.bm25 import document_terms
+from toolscript.retrieval.text.words import term_frequencies
 from toolscript.services.catalogue import indexing
 from toolscript.services.catalogue import sync as sync_module
+from toolscript.services.catalogue.skill_points import skills_collection
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.catalogue.tool_points import TOOLS, tools_collection
+from toolscript.services.skills.embedding_classifier import EmbeddingClassifier
 from toolscript.services.trust.screening import Screening
 
 pytestmark = pytest.mark.req("H-14")
@@ -92,6 +96,48 @@ async def test_offered_items_are_stored_and_indexed(catalogue: SyncedCatalogue) 
     report = await catalogue.sync.run([A, B, C])
     assert (report.added, report.changed, report.vanished, report.indexed) == (3, 0, 0, 3)
     assert await catalogue.read_indexed() == {"one__a": "Read a file", "one__b": "Write a file", "two__c": "Send mail"}
+
+
+async def test_many_new_items_are_found_by_words_before_they_are_embedded(catalogue: SyncedCatalogue) -> None:
+    found: list[list[str]] = []
+
+    class Watched(CountingEmbedder):
+        async def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
+            for word in ("number0", "number99"):
+                hits = await catalogue.index.lexical(TOOLS, document_terms(term_frequencies(word), 1.0), limit=5)
+                found.append([hit.id for hit in hits])
+            return await super().embed_documents(texts)
+
+    many = [Item("one", f"tool{n}", f"Does number{n}") for n in range(100)]
+    sync = Sync(catalogue.item_store, catalogue.skill_store, catalogue.index, Watched())
+    report = await sync.run(many)
+    await sync.close()
+    assert (report.indexed, report.embedded) == (100, 100)
+    assert found[:2] == [["one__tool0"], ["one__tool99"]]
+    assert found == found[:2] * (len(found) // 2)
+    assert len(await catalogue.index.vectors(TOOLS, [item.id for item in many])) == 100
+
+
+async def test_an_index_without_vectors_is_completed_by_a_command_that_reads(catalogue: SyncedCatalogue) -> None:
+    """As a sync leaves it that is interrupted while it embeds."""
+
+    class Stopped(CountingEmbedder):
+        async def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
+            raise ConnectionError
+
+    many = [Item("one", f"tool{n}", "Read a file") for n in range(100)]
+    stores = catalogue.item_store, catalogue.skill_store
+    interrupted = Sync(*stores, catalogue.index, Stopped())
+    with pytest.raises(ConnectionError):
+        await interrupted.run(many)
+    await interrupted.close()
+    assert (await catalogue.index.count(TOOLS), await catalogue.index.vectors(TOOLS, [many[0].id])) == (100, {})
+    await catalogue.index.open(skills_collection(catalogue.embedder.model, catalogue.embedder.dimensions))
+    classifier = EmbeddingClassifier(catalogue.embedder)
+    reader = Sync(*stores, catalogue.index, catalogue.embedder, classifier=classifier)
+    await reader.complete_index()
+    await reader.close()
+    assert len(await catalogue.index.vectors(TOOLS, [item.id for item in many])) == 100
 
 
 async def test_only_changed_items_are_embedded_again(catalogue: SyncedCatalogue) -> None:

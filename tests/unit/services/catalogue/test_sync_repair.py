@@ -31,6 +31,7 @@ from tests.fixtures.catalogue import (
 )
 from tests.fixtures.examples import choose, is_thorough, scale_examples
 from toolscript.domain.catalog import Item, Skill
+from toolscript.services.catalogue import indexing
 
 pytestmark = [pytest.mark.req("H-13", "H-14"), pytest.mark.slow]
 
@@ -97,6 +98,12 @@ STEPS: list[Step] = [
     all_is_sorted_anew,
     all_is_refined,
 ]
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several batches, and points that are first written without vectors."""
+    monkeypatch.setattr(indexing, "BATCH", 3)
 
 
 async def furnish(fuse: Fuse, *, empty: bool = False) -> SyncedCatalogue:

@@ -51,6 +51,30 @@ async def demo(tool_model: OnnxEmbedder) -> AsyncIterator[ToolSearch]:
         yield search
 
 
+async def test_while_many_tools_lack_their_vectors_searches_go_by_words() -> None:
+    """The first tools with vectors would be ahead of the right one, which has none yet."""
+    seen: list[tuple[str, bool]] = []
+
+    class Searching(HashedEmbedder):
+        async def embed_documents(self, texts: Sequence[str]) -> list[Vector]:
+            found = await search.search("feed the zebras", threshold=0)
+            seen.append((found.hits[0].id, "embed" in found.report.timings_ms))
+            return await super().embed_documents(texts)
+
+    database, index, embedder = open_memory_database(), MemoryIndex(), Searching(64)
+    await index.open(tools_collection(embedder.model, embedder.dimensions))
+    items, retriever = SqlItems(database), Retriever(embedder, index)
+    snapshots = CatalogueSnapshots(items, index, retriever.similarity)
+    sync = Sync(items, SqlSkills(database), index, embedder, on_change=snapshots.advance)
+    ranking = ToolRanking(retriever, snapshots.capabilities)
+    search = ToolSearch(ranking, snapshots, count_lacking_vectors=sync.count_lacking_vectors)
+    await sync.run([*(Item("a", f"open_{n}", f"Open door {n}") for n in range(199)), Item("b", "feed_zebras", "Feed")])
+    assert seen[:-1] == [("b__feed_zebras", False)] * (len(seen) - 1)
+    assert [is_embedded for _, is_embedded in seen][-1:] == [True]
+    assert (await search.search("feed the zebras")).hits[0].id == "b__feed_zebras"
+    await database.close()
+
+
 async def test_items_of_one_type_are_found_behind_those_of_others() -> None:
     prompts = [Item("a", f"zebra_{n}", "Feed the zebra", type=ItemType.PROMPT) for n in range(10)]
     tools = [Item("b", f"feed_{n}", f"Feed the zebra or the giraffe in house {n}") for n in range(3)]
