@@ -14,6 +14,7 @@ from toolscript.domain.search import SimilarityRange
 from toolscript.retrieval.relevance import (
     LEARNED,
     LegScores,
+    RareMatches,
     RelevanceCurve,
     Relevances,
     RelevanceSignals,
@@ -45,15 +46,21 @@ def test_more_evidence_is_never_less_relevant(curve: RelevanceCurve, known: Rele
     words=st.none() | scores,
     full=st.floats(0, 10),
     absent=st.tuples(st.floats(-1, 1), st.floats(0, 1)),
+    rare=st.frozensets(st.sampled_from("abcdef")),
 )
 def test_no_hit_is_more_relevant_than_the_bound_and_none_that_was_not_read_more_than_it_can_be(
-    cosines: LegScores | None, words: LegScores | None, full: float, absent: tuple[float, float]
+    cosines: LegScores | None,
+    words: LegScores | None,
+    full: float,
+    absent: tuple[float, float],
+    rare: frozenset[str],
 ) -> None:
     cosines, words = (
         leg and LegScores(leg.scores, min([value, *leg.scores.values()]))
         for leg, value in zip((cosines, words), absent, strict=True)
     )
-    found = Relevances(MODEL, full, cosines, words)
+    ranked = {hit for leg in (cosines, words) if leg for hit in leg.scores}
+    found = Relevances(MODEL, full, cosines, words, RareMatches(rare & ranked, 0.7))
     for hit in "abcdef":
         assert 0 <= found.estimate_absent() <= found.estimate(hit) <= found.estimate_bound() <= 1
 

@@ -20,7 +20,16 @@ from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.stores import DocumentStore
 from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.fusion import FUSIONS, sort_scores
-from toolscript.retrieval.relevance import LegScores, Relevances, build_relevances
+from toolscript.retrieval.relevance import (
+    MAX_RARE,
+    NO_RARE_MATCHES,
+    LegScores,
+    RareMatches,
+    Relevances,
+    build_rare_matches,
+    build_relevances,
+    select_main_terms,
+)
 from toolscript.retrieval.retriever import Legs, PreparedQuery, Retriever
 from toolscript.services.documents.points import DOCUMENTS, doc_of, first_parts, of_tenant
 from toolscript.services.documents.request import USUAL_RELEVANCE, DocumentRun, SearchType, in_payload
@@ -180,10 +189,10 @@ class DocumentRanker:
             return await run.deadline.call(SearchPart.INDEX, work)
 
         with run.report.stage("rank"):
-            found = await match(start, end, REACH)
+            found, rare = await asyncio.gather(match(start, end, REACH), self._find_rare(run, prepared, where))
             places, is_cut = _documents(found.places), found.total == REACH
             leg = LegScores(dict(places), places[-1].score if is_cut and places else 0.0)
-            relevances = Relevances(self.retriever.similarity, prepared.terms.full_score, None, leg)
+            relevances = Relevances(self.retriever.similarity, prepared.terms.full_score, None, leg, rare)
             if start and not relevances.reach(USUAL_RELEVANCE):
                 # Whether anything is relevant must not depend on the page.
                 first = _documents((await match(0, 1, 1)).places)
@@ -192,7 +201,9 @@ class DocumentRanker:
 
     async def _by_both(self, run: DocumentRun, prepared: PreparedQuery, where: Filter) -> DocumentRanking:
         """Reads both rankings to a fixed depth: fused scores depend on it, so it must not depend on the page."""
-        legs = await self._query(run, prepared, where, DEPTH)
+        legs, rare = await asyncio.gather(
+            self._query(run, prepared, where, DEPTH), self._find_rare(run, prepared, where)
+        )
         crowd = _Crowd(ENOUGH, DEPTH)
         last = await self._fill(crowd, run, PreparedQuery(prepared.text, prepared.vector), where, legs)
         with run.report.stage("fuse"):
@@ -204,8 +215,17 @@ class DocumentRanker:
             LegScores(dict(leg), leg[-1].score if is_cut else 0.0)
             for leg, is_cut in zip((crowd.places, worded), legs_cut, strict=True)
         )
-        relevances = build_relevances(self.retriever.similarity, prepared.terms.full_score, cosines, words)
+        relevances = build_relevances(self.retriever.similarity, prepared.terms.full_score, cosines, words, rare)
         return DocumentRanking(scores, len(scores), any(legs_cut), crowd.parts, relevances=relevances)
+
+    async def _find_rare(self, run: DocumentRun, prepared: PreparedQuery, where: Filter) -> RareMatches:
+        """The documents that have a rare word which the query is mostly about."""
+        terms = select_main_terms(prepared.terms)
+        if not terms.ids:
+            return NO_RARE_MATCHES
+        work = self.index.lexical(DOCUMENTS, terms, where=where, limit=MAX_RARE + 1, fields=())
+        found = await run.deadline.call(SearchPart.INDEX, work)
+        return build_rare_matches(prepared.terms, [doc_of(point.id)[0] for point in found])
 
     async def _fill(self, crowd: _Crowd, run: DocumentRun, prepared: PreparedQuery, where: Filter, legs: Legs) -> int:
         """Queries the index until the crowd needs no more; returns how many passages the last query found."""

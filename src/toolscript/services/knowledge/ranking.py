@@ -20,7 +20,15 @@ from toolscript.domain.filters import Filter, Subset
 from toolscript.domain.search import Candidate, Collection, SearchPart, SearchReport, require_same_model
 from toolscript.ports.indexes import VectorIndex
 from toolscript.retrieval.deadline import Deadline
-from toolscript.retrieval.relevance import LegScores, build_relevances
+from toolscript.retrieval.relevance import (
+    MAX_RARE,
+    NO_RARE_MATCHES,
+    LegScores,
+    RareMatches,
+    build_rare_matches,
+    build_relevances,
+    select_main_terms,
+)
 from toolscript.retrieval.retriever import Legs, PreparedQuery, Retriever
 from toolscript.services.knowledge.points import CHUNK, CHUNKS
 
@@ -113,7 +121,9 @@ class KnowledgeRanker:
                 return []
             depth = max(depth, POOL)
             found = await self._retriever.rank(prepared, name, report, where=where, depth=depth, fields=FIELDS)
-            cosines, words = await self._complete(name, prepared, found)
+            (cosines, words), rare = await asyncio.gather(
+                self._complete(name, prepared, found), self._find_rare(name, prepared, where)
+            )
         except NotFound:  # it existed a moment ago
             self._valid_until.pop(name, None)
             if await self._index.describe(name) is None:
@@ -126,6 +136,7 @@ class KnowledgeRanker:
             prepared.terms.full_score,
             LegScores({c.id: c.score for c in cosines}),
             LegScores({c.id: c.score for c in words}),
+            rare,
         )
         return [
             _place(name, each, by_words.get(each.id, 0.0), relevances.estimate(each.id) if relevances else None)
@@ -147,6 +158,14 @@ class KnowledgeRanker:
         )
         cosines = [Candidate(i, float(np.dot(v, prepared.vector)), worded[i].payload) for i, v in vectors.items()]
         return [*found.dense, *cosines], [*found.lexical, *words]
+
+    async def _find_rare(self, name: str, prepared: PreparedQuery, where: Filter) -> RareMatches:
+        """The passages that have a rare word which the query is mostly about."""
+        terms = select_main_terms(prepared.terms)
+        if not terms.ids:
+            return NO_RARE_MATCHES
+        found = await self._index.lexical(name, terms, where=where, limit=MAX_RARE + 1, fields=())
+        return build_rare_matches(prepared.terms, [point.id for point in found])
 
     async def _is_open(self, name: str, prepared: PreparedQuery) -> bool:
         """Opens the collection if it exists. Raises Invalid when another model made it."""

@@ -104,6 +104,20 @@ async def test_a_nonsense_query_finds_nothing_relevant_and_hides_nothing(kind: S
     assert not (await search(archive, "red wine from the south", kind)).nothing_relevant
 
 
+@pytest.mark.parametrize("kind", [KEYWORD, HYBRID])
+async def test_a_word_that_stands_in_one_text_only_is_never_answered_with_nothing_relevant(kind: SearchType) -> None:
+    texts = [f"Report {number}. {'The rent of the lease is due each month. ' * 80}" for number in range(12)]
+    texts[7] += "Their agent in Fuzhou was told."
+    archive = await fill(texts)
+    found = await search(archive, "fuzhou", kind)
+    assert (found.hits[0].doc_id, found.nothing_relevant) == ("d07", False)
+    assert (found.hits[0].relevance or 0) >= LEARNED.threshold
+    kept = await search(archive, "fuzhou", kind, min_relevance=LEARNED.threshold)
+    assert ([hit.doc_id for hit in kept.hits], kept.nothing_relevant) == (["d07"], False)
+    foreign = await search(archive, "roast chicken with potatoes as in Fuzhou", kind)
+    assert (foreign.hits[0].doc_id, foreign.nothing_relevant) == ("d07", True)
+
+
 @pytest.mark.req("D-07")
 @pytest.mark.parametrize("kind", KINDS)
 async def test_every_page_says_whether_anything_is_relevant(kind: SearchType) -> None:

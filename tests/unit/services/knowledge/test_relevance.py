@@ -51,6 +51,17 @@ async def test_a_passage_that_is_the_question_is_relevant_and_nonsense_finds_not
     assert not (await search(library, "asdf qwer zxcv", min_relevance=LEARNED.threshold)).hits
 
 
+async def test_a_word_that_stands_in_one_passage_only_is_never_answered_with_nothing_relevant() -> None:
+    library = Library()
+    writer = await write(library)
+    long = chunk(TIDES, f"{'water rises and falls along the coast. ' * 80} The harbour of Fuzhou is shallow.")
+    await writer.save(TIDES, [MOON, long], [])
+    found = await search(library, "fuzhou")
+    assert (found.hits[0].id, found.nothing_relevant) == (long.id, False)
+    assert (found.hits[0].relevance or 0.0) >= LEARNED.threshold
+    assert [hit.id for hit in (await search(library, "fuzhou", min_relevance=LEARNED.threshold)).hits] == [long.id]
+
+
 async def test_where_no_words_were_counted_meaning_decides_alone() -> None:
     library = await fill()
     await forget_terms(library.index)
