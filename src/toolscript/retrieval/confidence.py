@@ -34,6 +34,9 @@ NEAR_EQUAL = 0.1
 MIN_MOVE = 0.01
 # Parts that contribute less than this share of the score are not named, except capabilities, which are not obvious.
 MIN_SHARE = 0.25
+# Words are named, too, from this share of the best score by words on: with the usual weights they are a fifth of a
+# score at most, and the best hit would name none where lower hits do.
+MIN_WORDS = 0.5
 DIGITS = 4
 
 
@@ -66,6 +69,8 @@ class Evidence:
     domain: str = ""
     capability: str = ""
     shared_words: tuple[str, ...] = ()
+    words: float = 0.0
+    """The candidate's score by words over the highest one."""
     use: float = 0.0
     """How far what was learnt from use moves the candidate among near equals."""
 
@@ -100,7 +105,8 @@ class Confidences:
         nearest = max(1e-9, similar + learned.beneath)
         top = legs.lexical[0].score if legs.lexical else 0.0
         self._semantic = {i: meaning * max(0.0, value + learned.beneath) / nearest for i, value in near.items()}
-        self._keyword = {c.id: (1 - meaning) * c.score / top for c in legs.lexical}
+        self._words = 1 - meaning
+        self._keyword = {c.id: self._words * c.score / top for c in legs.lexical}
         self.scores = sum_weighted([(1.0, self._semantic), (1.0, self._keyword)])
         first, second = _find_best_two(self.scores, variants)
         self.signals = Signals(
@@ -183,6 +189,7 @@ class Confidences:
             domain=self._about.capabilities.name_domains(shared) if is_boosted else "",
             capability=capability,
             shared_words=shared_words,
+            words=self._keyword.get(item_id, 0.0) / max(self._words, 1e-9),
             use=self.moves.get(item_id, 0.0),
         )
 
@@ -210,7 +217,9 @@ def explain(evidence: Evidence) -> str:
     ]
     inferred = (evidence.inferred, f"Capability inference{_add_brackets(evidence.capability)}")
     threshold = MIN_SHARE * (sum(score for score, _ in parts) + evidence.inferred)
-    causes_found = [p for p in parts if p[0] > 0 and p[0] >= threshold] + [inferred] * (evidence.inferred > 0)
+    worded = parts[1] if evidence.words >= MIN_WORDS else None
+    causes_found = [p for p in parts if p[0] > 0 and (p[0] >= threshold or p is worded)]
+    causes_found += [inferred] * (evidence.inferred > 0)
     causes_found.sort(key=lambda part: -part[0])
     causes = [text for _, text in causes_found] or ["Weak match"]
     if evidence.domain and parts[0] not in causes_found:

@@ -209,6 +209,8 @@ def test_a_tool_of_the_querys_domain_gains_and_its_reason_names_the_domain() -> 
         (Evidence(fuzzy=0.3), FUZZY),
         (Evidence(semantic=0.4, keyword=0.3, shared_words=("file",)), "Semantic similarity + Keyword match (file)"),
         (Evidence(semantic=0.3, keyword=0.4, shared_words=("file",)), "Keyword match (file) + Semantic similarity"),
+        (Evidence(semantic=0.8, keyword=0.2, words=1.0, shared_words=("file",)), f"{SEMANTIC} + {KEYWORD} (file)"),
+        (Evidence(semantic=0.8, keyword=0.05, words=0.25, shared_words=("file",)), SEMANTIC),
         (Evidence(semantic=0.2, fuzzy=0.3), "Fuzzy match + Semantic similarity"),
         (Evidence(semantic=0.2, keyword=0.2, fuzzy=0.2), f"{SEMANTIC} + {KEYWORD} + {FUZZY}"),
         (Evidence(semantic=0.5, domain="file operations"), "Semantic similarity (file operations)"),

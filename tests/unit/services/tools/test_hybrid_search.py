@@ -174,6 +174,18 @@ async def test_a_reason_names_the_words_that_matched(tool_model: OnnxEmbedder) -
 
 
 @pytest.mark.req("S-01", "Q-04")
+async def test_the_reason_of_the_best_tool_of_a_real_server_names_the_shared_words(
+    tool_model: OnnxEmbedder, shared_data: Path
+) -> None:
+    items = load_real_tools(shared_data, "mcp-server-git")
+    async with searching(BatchingEmbedder(tool_model, similarity=tool_model.similarity), items) as search:
+        for query in ("list the branches", "list all git branches"):
+            first, *_ = (await search.search(query, threshold=0)).hits
+            assert first.name == "git_branch"
+            assert "Keyword match (list," in first.reason, first.reason
+
+
+@pytest.mark.req("S-01", "Q-04")
 async def test_a_reason_names_the_words_that_only_a_parameter_has() -> None:
     schema = {"type": "object", "properties": {"zebraName": {"type": "string"}}}
     async with searching(None, [Item("zoo", "feed", "Feeds.", input_schema=schema), Item("a", "b", "C.")]) as search:
