@@ -258,6 +258,38 @@ async def test_a_server_gets_its_own_variables_and_none_of_ours(monkeypatch: pyt
     assert "ours" not in text[1]
 
 
+@pytest.mark.req("G-02")
+async def test_a_server_gets_the_proxies_and_certificates_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed = {
+        "HTTPS_PROXY": "http://proxy:3128",
+        "https_proxy": "http://proxy:3128",
+        "no_proxy": "localhost,.example.com",
+        "SSL_CERT_FILE": "/certificates.pem",
+        "NODE_EXTRA_CA_CERTS": "/certificates.pem",
+        "npm_config_cafile": "/certificates.pem",
+    }
+    for name, value in passed.items():
+        monkeypatch.setenv(name, value)
+    async with McpServers().connect(make_scripted_server(), within=TIMEOUT_SECONDS) as server:
+        env = await tool(server, "env")
+        for name, value in passed.items():
+            assert value in (await server.call(env, {"name": name}, within=TIMEOUT_SECONDS)).text
+
+
+@pytest.mark.req("X-04")
+@pytest.mark.parametrize("shown", ["$ALL_PROXY", "for s3cr#t/pw", "Basic am9lOnMzY3IjdC9wdw=="])
+async def test_the_password_of_a_proxy_is_not_repeated(monkeypatch: pytest.MonkeyPatch, shown: str) -> None:
+    monkeypatch.setenv("ALL_PROXY", "http://joe:s3cr%23t%2Fpw@proxy:3128")
+    lines: list[str] = []
+    command = ("-c", f'echo "cannot use the proxy {shown}" >&2; exit 1')
+    spec = ServerSpec("x", Transport.STDIO, command="sh", args=command)
+    with pytest.raises(Unavailable, match=r"cannot use the proxy .*\*\*\*") as caught:
+        async with McpServers().connect(spec, within=TIMEOUT_SECONDS, on_log=lines.append):
+            pytest.fail("connected")
+    text = f"{caught.value.message}{lines}"
+    assert not any(secret in text for secret in ("s3cr", "am9lOn"))
+
+
 @pytest.mark.req("X-04")
 async def test_a_secret_on_standard_error_is_not_repeated() -> None:
     spec = ServerSpec(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import unquote
 
 REDACTED = "[redacted]"
 _NAMES = r"(?:[\w-]*(?:authorization|api[-_]?key|[-_]key|password|passwd|secret|credentials?|token)|(?:set-)?cookie)"
@@ -44,6 +46,7 @@ _SECRET_ARGUMENT = re.compile(
     r"[\w-]*(?:passphrase|passcode|[a-z]key|tokens|secrets)",
     re.IGNORECASE,
 )
+_PROXY_NAME = re.compile(r"(?:.*_)?proxy", re.IGNORECASE)
 _TOKEN = re.compile(r"[A-Za-z0-9_+-]{24,}")
 # Of a text in the arguments, so many characters are kept; the margin is longer than the shortest secret of a pattern.
 MAX_CHARACTERS, MARGIN = 1000, 100
@@ -67,6 +70,23 @@ def is_secret_name(name: str) -> bool:
 def is_secret_argument(name: str) -> bool:
     """Whether an argument, a variable or a header of this name holds a secret."""
     return is_secret_name(name) or bool(_SECRET_ARGUMENT.fullmatch(name))
+
+
+def list_proxy_secrets(environment: Mapping[str, str]) -> list[str]:
+    """What reveals the password of a proxy in these variables: the password, also with its user in an address or in a
+    `Proxy-Authorization` header, as it is written and decoded."""
+    secrets: list[str] = []
+    for name, value in environment.items():
+        login, at, _ = value.rpartition("@")
+        if not at or not _PROXY_NAME.fullmatch(name):
+            continue
+        user, _, password = login.rpartition("://")[2].partition(":")
+        if not password:
+            continue
+        decoded = f"{unquote(user)}:{unquote(password)}"
+        secrets += [password, unquote(password), f"{user}:{password}@", f"{decoded}@"]
+        secrets.append(base64.b64encode(decoded.encode("utf-8", "replace")).decode())
+    return secrets
 
 
 def redact_arguments(value: Any, *, name: str = "", depth: int = MAX_DEPTH, secrets: Sequence[str] = ()) -> Any:

@@ -10,7 +10,14 @@ from typing import Any
 
 import pytest
 
-from toolscript.domain.redaction import MAX_CHARACTERS, REDACTED, redact_arguments, redact_secrets, redact_text
+from toolscript.domain.redaction import (
+    MAX_CHARACTERS,
+    REDACTED,
+    list_proxy_secrets,
+    redact_arguments,
+    redact_secrets,
+    redact_text,
+)
 from toolscript.services.support.search_events import describe_arguments, measure_json
 
 pytestmark = pytest.mark.req("G-16")
@@ -120,3 +127,11 @@ def test_text_that_could_be_many_tokens_is_read_in_little_time() -> None:
     start = time.thread_time()
     redact_secrets("eyJaaaaaa-" * 20_000)
     assert time.thread_time() - start < 10
+
+
+def test_the_password_of_a_proxy_is_a_secret_in_every_form() -> None:
+    environment = {"https_proxy": "http://joe:p%40ss@proxy:3128", "NO_PROXY": "a.example.com", "X": "a:b@c"}
+    secrets = list_proxy_secrets(environment)
+    assert secrets == ["p%40ss", "p@ss", "joe:p%40ss@", "joe:p@ss@", "am9lOnBAc3M="]
+    assert list_proxy_secrets({"ALL_PROXY": "joe:pass@proxy:3128"})[0] == "pass"
+    assert list_proxy_secrets({"PIP_PROXY": "http://joe@proxy", "HTTP_PROXY": "http://proxy:3128"}) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
@@ -15,9 +16,9 @@ from mcp import MCPError
 from mcp.client.session import ClientSession
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from toolscript.adapters.mcp.lenient_reader import find_secrets
+from toolscript.adapters.mcp.lenient_reader import MIN_SECRET_LENGTH, find_secrets
 from toolscript.adapters.mcp.stdio import MIN_LINE_BYTES, pass_on
-from toolscript.domain.redaction import MARGIN, redact_secrets
+from toolscript.domain.redaction import MARGIN, list_proxy_secrets, redact_secrets
 from toolscript.domain.servers import ServerSpec
 from toolscript.ports.servers import OnLog
 
@@ -34,12 +35,15 @@ LEVEL: types.LoggingLevel = "info"
 
 
 class ServerLog:
-    """Passes lines on without the secrets of the server's configuration, and without what looks like one."""
+    """Passes lines on without the secrets of the server's configuration and of proxies, and without what looks like
+    one."""
 
     def __init__(self, spec: ServerSpec, on_log: OnLog, clock: Callable[[], float] = time.monotonic) -> None:
         self._on_log = on_log
         self._clock = clock
-        self._secrets = sorted(find_secrets(spec), key=len, reverse=True)
+        proxies = (secret for variables in (os.environ, spec.env) for secret in list_proxy_secrets(variables))
+        known = {*find_secrets(spec), *(secret for secret in proxies if len(secret) >= MIN_SECRET_LENGTH)}
+        self._secrets = sorted(known, key=len, reverse=True)
         self._max_secret_length = len(self._secrets[0]) if self._secrets else 0
         self._line_characters = MAX_LOG_CHARACTERS + MARGIN + self._max_secret_length
         # More than is read of a line, so that it is known to be cut: a character has up to four bytes.
@@ -49,7 +53,7 @@ class ServerLog:
         self._messages_left_out = 0
 
     def redact(self, text: str) -> str:
-        """Replaces the secrets of the configuration by `***`."""
+        """Replaces the secrets of the configuration and of proxies by `***`."""
         for secret in self._secrets:
             text = text.replace(secret, "***")
         return text

@@ -22,6 +22,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
+from toolscript.adapters.mcp.machine_environment import select_network_variables
 from toolscript.adapters.mcp.messages import SEARCHED_BYTES, read_message
 from toolscript.adapters.workers.process import close_stdin, describe_exit
 from toolscript.domain.errors import Unavailable
@@ -159,8 +160,9 @@ async def stdio_transport(
 
 
 async def _start(spec: ServerSpec) -> Process:
-    """Starts the process in its own group, with a minimal environment and the configured variables."""
-    environment = {**get_default_environment(), **spec.env}
+    """Starts the process in its own group, with a minimal environment, the proxies and certificates of this machine,
+    and the configured variables."""
+    environment = {**get_default_environment(), **select_network_variables(os.environ, spec.env), **spec.env}
     command = shutil.which(spec.command, path=environment.get("PATH"))
     if command is None:
         raise Unavailable(f"command not found: {spec.command}. Install it, or give its full path")

@@ -1,12 +1,14 @@
-"""The secrets of the servers' configuration. The audit must not keep them, wherever a caller passes them."""
+"""The secrets of the servers' configuration and of the machine's proxies. The audit must not keep them, wherever a
+caller passes them."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from toolscript.domain.redaction import is_secret_argument
+from toolscript.domain.redaction import is_secret_argument, list_proxy_secrets
 from toolscript.domain.servers import ServerSpec
 
 # Shorter values are in many words.
@@ -14,13 +16,14 @@ MIN_CHARACTERS = 6
 
 
 def list_configured_secrets(specs: Iterable[ServerSpec]) -> list[str]:
-    """The values that have the name of a secret in these entries, the longest first."""
-    values = {value for spec in specs for value in _list_values(spec)}
+    """The values that have the name of a secret in these entries, and the passwords of proxies, the longest first."""
+    values = {*list_proxy_secrets(os.environ), *(value for spec in specs for value in _list_values(spec))}
     return sorted((value for value in values if len(value) >= MIN_CHARACTERS), key=len, reverse=True)
 
 
 def _list_values(spec: ServerSpec) -> Iterator[str]:
     yield spec.oauth.client_secret
+    yield from list_proxy_secrets(spec.env)
     for name, value in [*spec.env.items(), *spec.headers.items()]:
         if is_secret_argument(name):
             yield value
