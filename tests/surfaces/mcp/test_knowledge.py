@@ -235,6 +235,6 @@ async def test_the_tool_is_described_and_read_only(app: App) -> None:
         "minimum": 1,
         "maximum": 100,
         "default": 10,
-        "description": "Maximum number of results.",
+        "description": "Maximum results.",
     }
     assert "Cite what you use" in (tool.description or "")

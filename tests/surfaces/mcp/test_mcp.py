@@ -212,6 +212,8 @@ async def test_an_agent_sees_described_tools(agent: Agent) -> None:
     assert list(tools["search_documents"].input_schema["properties"]) == fields
     fields = ["query", "limit", "type", "topics", "answer", "context", "filters", "min_relevance"]
     assert list(tools["search_knowledge"].input_schema["properties"]) == fields
+    loaded = [name for name, tool in tools.items() if (tool.meta or {}).get("anthropic/alwaysLoad") is True]
+    assert loaded == ["search_tools", "call_tool"]
     hints = {n: t.annotations.read_only_hint for n, t in tools.items() if t.annotations}
     assert hints == {name: None if name == "call_tool" else True for name in NAMES}
 
@@ -219,7 +221,7 @@ async def test_an_agent_sees_described_tools(agent: Agent) -> None:
 @pytest.mark.req("G-08")
 async def test_the_list_of_tools_costs_few_tokens(agent: Agent) -> None:
     tools = {tool.name: tool for tool in [*TOOLS, *(await agent.client.list_tools()).tools]}.values()
-    assert tokens(json.dumps([t.model_dump(by_alias=True, exclude_none=True) for t in tools])) < 2250
+    assert tokens(json.dumps([t.model_dump(by_alias=True, exclude_none=True) for t in tools])) < 2200
     assert agent.client.server_info is not None
     assert agent.client.server_info.name == "toolscript"
 

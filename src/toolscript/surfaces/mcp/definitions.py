@@ -45,15 +45,12 @@ INSTRUCTIONS = (
     (("search_tools",), "Many MCP servers are behind this one. Do not guess tool names."),
     (
         ("search_tools", "call_tool"),
-        "First call search_tools with what you want to do; then call_tool with the id and arguments of the best "
-        "result. If no result is confident, call a close one only if it serves the request; otherwise tell the user "
-        "that no connected tool does.",
+        "First call search_tools with what you want to do, then call_tool with the id of the best result. If none is "
+        "confident, call a close one only if it serves the request; otherwise tell the user that no connected tool "
+        "does.",
     ),
-    (("describe_tool",), "If a result's signature is not enough, describe_tool returns the whole schema."),
-    (
-        ("search_skills",),
-        "If the results are of the wrong kind, search_skills lists areas of work for search_tools to search in.",
-    ),
+    (("describe_tool",), "describe_tool returns the whole schema of a tool."),
+    (("search_skills",), "search_skills lists areas of work to search in."),
     (("run_code",), "run_code runs a program that calls several tools."),
     (("read_result",), "read_result reads and searches results that were cut."),
     (("search_documents",), "search_documents searches the user's own documents."),
@@ -187,23 +184,20 @@ def _describe(schema: Mapping[str, Any]) -> str:
 
 
 class SearchToolsArguments(ToolArguments):
-    """Find the right tool for a task among all connected servers (tools, prompts and resources). Describe the task in
-    plain words, such as 'read a text file' or 'create an issue on GitHub'; a tool's name, even mistyped, works too.
-    Each result has the id to call, a confidence (0 to 1), the signature and a description. If none is confident, call a
-    close one that serves the task, or say that no tool does. `query` alone is usually enough."""
+    """Find the right tool for a task among all connected servers. Describe the task in plain words, such as 'read a
+    text file'; a tool's name works too. Each result has the id to call, a confidence (0 to 1), the signature and a
+    description. If none is confident, call a close one that serves the task, or say that no tool does. `query` alone is
+    usually enough."""
 
     query: Text = Field(description="What the tool should do, or its name.")
-    limit: Limit = Field(DEFAULT_RESULTS, description="Maximum number of results.")
+    limit: Limit = Field(DEFAULT_RESULTS, description="Maximum results.")
     type: ItemTypeName | SkipJsonSchema[None] = Field(None, description="Only this type; all by default.")
     skill_ids: Annotated[list[Id], Field(max_length=MAX_SKILL_IDS)] | SkipJsonSchema[None] = Field(
-        None, description="Search only inside these skills (ids from search_skills)."
+        None, description="Only in these, from search_skills."
     )
     strategy: Literal["standard", "hierarchical", "direct", "hybrid"] | SkipJsonSchema[None] = Field(
         "standard",
-        description=(
-            "standard: everywhere, with a reason for each hit. hierarchical: inside the skills that fit the query. "
-            "direct: everywhere, with the skills of each hit. hybrid: hierarchical and direct together."
-        ),
+        description="hierarchical: only in skills that fit. direct: everywhere, naming skills. hybrid: both.",
     )
 
     # For programs: see CODE_ARGUMENTS.
@@ -226,6 +220,9 @@ class SearchToolsArguments(ToolArguments):
         return self
 
 
+# Claude Code hides the tools of servers behind a search of its own, except tools with this mark: a model rarely
+# searches for a search.
+ALWAYS_LOADED = {"anthropic/alwaysLoad": True}
 # Arguments of search_tools that are ignored where no programs can be run. Only the first is listed where they can: it
 # has the schema below.
 CODE_ARGUMENTS = ("output", "language")
@@ -233,17 +230,16 @@ OUTPUT_SCHEMA = {"enum": ["list", "types"], "description": "types: declarations 
 
 
 class SearchSkillsArguments(ToolArguments):
-    """Find the skills (areas of work) that fit a task: to see what is possible here, or when search_tools
-    finds tools of the wrong kind. Each result has the skill's id, a score from 0 to 1, the number of its tools and a
-    description. Then call search_tools with the best ids as `skill_ids`."""
+    """Find the skills (areas of work) that fit a task: to see what is possible, or when search_tools finds tools of the
+    wrong kind. Then call search_tools with the best ids as `skill_ids`."""
 
-    query: Text = Field(description="The task, or the area of work, in plain words.")
-    limit: Limit = Field(DEFAULT_RESULTS, description="Maximum number of skills.")
+    query: Text = Field(description="The task, in plain words.")
+    limit: Limit = Field(DEFAULT_RESULTS, description="Maximum skills.")
 
 
 class DescribeToolArguments(ToolArguments):
-    """Get everything about one tool before you call it: its full description and the JSON schemas of its arguments and
-    its result. Needed only when the signature in a search result is not enough."""
+    """Get the full description of a tool and the JSON schemas of its arguments and its result: only if the signature in
+    a search result is not enough."""
 
     tool_id: ToolId
 
@@ -262,7 +258,7 @@ class CallToolArguments(ToolArguments):
 
 class ReadResultArguments(ToolArguments):
     """Read more of a result that was cut; its last line has the handle. `query` searches in it, `path` takes a part of
-    its JSON, `page` reads on; `path` can be combined with either."""
+    its JSON, `page` reads on."""
 
     handle: Id = Field(description="r_…")
     query: Text | SkipJsonSchema[None] = Field(None, description="What to find in it.")
@@ -280,11 +276,11 @@ class SearchDocumentsArguments(ToolArguments):
     """Find passages in the user's own documents. Each result has its id, relevance (0 to 1), title and passage."""
 
     query: Text = Field(description="What to search for.")
-    limit: Limit = Field(DEFAULT_RESULTS, description="Maximum number of documents.")
+    limit: Limit = Field(DEFAULT_RESULTS, description="Maximum documents.")
     search_type: SearchTypeName | SkipJsonSchema[None] = Field(
         SearchType.HYBRID, description="By meaning, by words, or both."
     )
-    filters: Filters = Field(None, description='Metadata: {"team": "sales", "year": {"gte": 2024}}.')
+    filters: Filters = Field(None, description='Metadata: {"year": {"gte": 2024}}.')
     min_relevance: MinRelevance = Field(None, description="0 to 1.")
 
 
@@ -293,7 +289,7 @@ class SearchKnowledgeArguments(ToolArguments):
     you use: title, authors, chapter, page."""
 
     query: Text = Field(description="The question.")
-    limit: Annotated[int, Field(ge=1, le=MAX_HITS)] = Field(DEFAULT_HITS, description="Maximum number of results.")
+    limit: Annotated[int, Field(ge=1, le=MAX_HITS)] = Field(DEFAULT_HITS, description="Maximum results.")
     type: Words = Field((), description="chunk, extraction, or a type such as warning.")
     topics: Words = Field((), description="Any of these.")
     answer: bool = Field(False, description="Also answer, with citations.")
@@ -340,10 +336,11 @@ def build_instructions(names: Collection[str], *, is_anonymous: bool = False) ->
 def _build_tool(name: str, title: str, arguments: type[ToolArguments], **hints: bool) -> Tool:
     description = inspect.cleandoc(arguments.__doc__ or "").replace("\n", " ")
     annotations = ToolAnnotations(title=title, **hints)
+    meta = ALWAYS_LOADED if name in ("search_tools", "call_tool") else None
     schema = arguments.input_schema()
     if arguments is SearchToolsArguments:
         schema["properties"] = {k: v for k, v in schema["properties"].items() if k not in CODE_ARGUMENTS}
-    return Tool(name=name, description=description, input_schema=schema, annotations=annotations)
+    return Tool(name=name, description=description, input_schema=schema, annotations=annotations, _meta=meta)
 
 
 _SEARCH = {"read_only_hint": True, "open_world_hint": False}

@@ -7,7 +7,11 @@ import pytest
 from tests.servers import make_scripted_server
 from toolscript.app.engines import Servers
 from toolscript.domain.servers import ServerSpec, Transport
+from toolscript.services.tools.token_costs import estimate_tokens
 from toolscript.surfaces.cli.setup.measure import ToolCost, add_costs, count_tools, measure_own_tools, measure_servers
+from toolscript.surfaces.mcp.definitions import TOOLS, build_instructions
+
+MAX_TOKENS = 1500
 
 pytestmark = pytest.mark.req("G-21")
 
@@ -22,7 +26,13 @@ def test_a_tool_costs_its_name_its_description_and_its_schema() -> None:
 def test_toolscript_has_seven_tools() -> None:
     own = measure_own_tools()
     assert own.tools == 7
-    assert 600 < own.tokens < 2500
+    assert 600 < own.tokens < MAX_TOKENS
+
+
+@pytest.mark.req("G-08")
+def test_the_list_of_tools_and_the_instructions_take_no_more_than_1500_tokens() -> None:
+    instructions = build_instructions([tool.name for tool in TOOLS])
+    assert measure_own_tools().tokens + estimate_tokens(len(instructions)) <= MAX_TOKENS
 
 
 @pytest.mark.slow
