@@ -133,6 +133,7 @@ ALLOWED_LIBRARIES: dict[str, set[str]] = {
     "services/ingest/finder.py": {"pathspec"},
     "services/ingest/ignore_files.py": {"pathspec"},
     "evaluation": {"numpy"},
+    "configuration/formats/yaml.py": {"yaml"},
     "surfaces/cli": {"click", "rich"},
     "surfaces/cli/commands/gateway.py": {"click", "rich", "uvloop"},
     "surfaces/cli/ingest/watch.py": {"click", "watchfiles"},

@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from toolscript.configuration.client_entries import CLIENTS
+from toolscript.configuration.formats.file_format import KeyPath
 from toolscript.configuration.jsonc import JsoncNode
 
-# The names of clients on the command line, and those that people know.
-CLIENTS = {
-    "claude-desktop": "Claude Desktop",
-    "claude-code": "Claude Code",
-    "cursor": "Cursor",
-    "vscode": "VS Code",
-    "windsurf": "Windsurf",
-}
-# What an entry that `toolscript setup` writes has beside its command. Claude Code offers the tools of a server with
-# `alwaysLoad` in the first turn: it waits up to 5 s for them, and about 2 s, then goes on without them, otherwise.
-ENTRY_KEYS: Mapping[str, Mapping[str, str | bool]] = {
-    "claude-code": {"type": "stdio", "alwaysLoad": True},
-    "vscode": {"type": "stdio"},
-}
-KeyPath = tuple[str, ...]
+OPENCODE_FILES = ("opencode.json", "opencode.jsonc")
+ZED = ("context_servers",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +28,7 @@ class ClientFile:
     @property
     def title(self) -> str:
         """The client's name, for people."""
-        return CLIENTS[self.client]
+        return CLIENTS[self.client].title
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +55,64 @@ def list_client_files(
     claude_code = Path(environment.get("CLAUDE_CONFIG_DIR") or home)
     editors = [applications / name / "User" for name in ("Code", "Code - Insiders")]
     files = [
+        *_list_user_files(home, applications, claude_code, editors),
+        *_list_terminal_files(home, environment, platform, applications),
+        *_list_project_files(folder),
+    ]
+    first = {each.file: each for each in reversed(files)}  # in the home folder, Cursor's file is both
+    return tuple(each for each in files if first[each.file] is each)
+
+
+def _list_user_files(home: Path, applications: Path, claude_code: Path, editors: Sequence[Path]) -> list[ClientFile]:
+    cline = Path("globalStorage", "saoudrizwan.claude-dev", "settings", "cline_mcp_settings.json")
+    return [
         ClientFile("claude-desktop", applications / "Claude" / "claude_desktop_config.json"),
         ClientFile("claude-code", claude_code / ".claude.json"),
         ClientFile("cursor", home / ".cursor" / "mcp.json"),
         *(ClientFile("vscode", editor / "mcp.json", ("servers",)) for editor in editors),
         *(ClientFile("vscode", editor / "settings.json", ("mcp", "servers")) for editor in editors),
         ClientFile("windsurf", home / ".codeium" / "windsurf" / "mcp_config.json"),
+        *(ClientFile("cline", editor / cline) for editor in editors),
+        ClientFile("kiro", home / ".kiro" / "settings" / "mcp.json"),
+        ClientFile("junie", home / ".junie" / "mcp" / "mcp.json"),
+    ]
+
+
+def _list_terminal_files(
+    home: Path, environment: Mapping[str, str], platform: str, applications: Path
+) -> list[ClientFile]:
+    """The files of clients that began in a terminal: they have the same places on Linux and macOS."""
+    dotted = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
+    is_windows = platform == "win32"
+    codex = Path(environment.get("CODEX_HOME") or home / ".codex")
+    copilot = Path(environment.get("COPILOT_HOME") or home / ".copilot")
+    cline = Path(environment.get("CLINE_DIR") or home / ".cline")
+    goose = applications / "Block" / "goose" / "config" if is_windows else dotted / "goose"
+    return [
+        ClientFile("codex", codex / "config.toml", ("mcp_servers",)),
+        ClientFile("gemini", home / ".gemini" / "settings.json"),
+        ClientFile("copilot", copilot / "mcp-config.json"),
+        *(ClientFile("opencode", dotted / "opencode" / name, ("mcp",)) for name in OPENCODE_FILES),
+        ClientFile("zed", (applications / "Zed" if is_windows else dotted / "zed") / "settings.json", ZED),
+        ClientFile("cline", cline / "data" / "settings" / "cline_mcp_settings.json"),
+        ClientFile("goose", goose / "config.yaml", ("extensions",)),
+        ClientFile("continue", Path(environment.get("CONTINUE_GLOBAL_DIR") or home / ".continue") / "config.yaml"),
+    ]
+
+
+def _list_project_files(folder: Path) -> list[ClientFile]:
+    return [
         ClientFile("claude-code", folder / ".mcp.json", project=folder),
         ClientFile("cursor", folder / ".cursor" / "mcp.json", project=folder),
         ClientFile("vscode", folder / ".vscode" / "mcp.json", ("servers",), project=folder),
+        ClientFile("codex", folder / ".codex" / "config.toml", ("mcp_servers",), project=folder),
+        ClientFile("gemini", folder / ".gemini" / "settings.json", project=folder),
+        ClientFile("copilot", folder / ".github" / "mcp.json", project=folder),
+        *(ClientFile("opencode", folder / name, ("mcp",), project=folder) for name in OPENCODE_FILES),
+        ClientFile("zed", folder / ".zed" / "settings.json", ZED, project=folder),
+        ClientFile("kiro", folder / ".kiro" / "settings" / "mcp.json", project=folder),
+        ClientFile("junie", folder / ".junie" / "mcp" / "mcp.json", project=folder),
     ]
-    first = {each.file: each for each in reversed(files)}  # in the home folder, Cursor's file is both
-    return tuple(each for each in files if first[each.file] is each)
 
 
 def find_server_lists(source: ClientFile, root: JsoncNode) -> list[ServerList]:

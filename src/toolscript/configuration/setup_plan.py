@@ -11,18 +11,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from toolscript.configuration.client_files import ENTRY_KEYS, ClientFile, KeyPath, ServerList, find_server_lists
+from toolscript.configuration.client_entries import CLIENTS, convert_entry
+from toolscript.configuration.client_files import ClientFile, ServerList, find_server_lists
 from toolscript.configuration.files import parse_entry
+from toolscript.configuration.formats.file_format import FileFormat, KeyPath
+from toolscript.configuration.formats.registry import find_format, name_format
 from toolscript.configuration.jsonc import JsoncError, JsoncNode, parse_jsonc
-from toolscript.configuration.jsonc_edit import (
-    TextEdit,
-    add_member,
-    apply_edits,
-    find_indent_unit,
-    format_source,
-    read_source,
-    remove_member,
-)
+from toolscript.configuration.jsonc_edit import add_member
 from toolscript.configuration.portable_entry import make_portable
 from toolscript.configuration.text_files import read_text
 from toolscript.domain.errors import Invalid
@@ -74,6 +69,8 @@ class FileChange:
     before: str | None
     after: str
     lists: tuple[KeyPath, ...]
+    format: str = "json"
+    """The name of the file's format."""
     is_target: bool = False
     """Whether it is Toolscript's configuration, which gets the servers of all others."""
 
@@ -82,9 +79,10 @@ def find_servers(
     source: ClientFile, *, home: Path, environment: Mapping[str, str], own_urls: frozenset[str]
 ) -> FoundFile | None:
     """The servers of a client's file; None if it has none. A file that cannot be read has a problem instead."""
+    edits = find_format(name_format(source.file))
     try:
         text = read_text(source.file)
-        document = parse_jsonc(text) if text and text.strip() else None
+        document = edits.parse(text) if text and text.strip() else None
     except JsoncError as error:
         return FoundFile(source, problem=f"{error.message} (line {error.line}, column {error.column})")
     except ValueError as error:
@@ -102,17 +100,20 @@ def find_servers(
         for first, line in document.repeated:
             if first.parent is each.node or first.key == each.node.key:
                 return FoundFile(source, problem=f"{first.key}: duplicate key, again in line {line}")
-        servers += [_read_server(text, each, node, parse_spec, own_urls) for node in each.node.value.values()]
+        servers += [
+            _read_server(source.client, edits.read_entry(text, node), each, node, parse_spec, own_urls)
+            for node in each.node.value.values()
+        ]
     return FoundFile(source, text, tuple(servers)) if servers else None
 
 
 def _read_server(
-    text: str, place: ServerList, node: JsoncNode, parse_spec: ParseSpec, own_urls: frozenset[str]
+    client: str, source: str, place: ServerList, node: JsoncNode, parse_spec: ParseSpec, own_urls: frozenset[str]
 ) -> FoundServer:
     name = str(node.name)
     found = FoundServer(name, (*place.path, name))
     try:
-        portable = make_portable(read_source(text, node), place.project)
+        portable = make_portable(convert_entry(client, source, node.to_python()), place.project)
         spec = parse_spec(name, portable.source)
     except Invalid as error:
         return replace(found, reason=error.message)
@@ -172,38 +173,57 @@ def plan_changes(
 
 
 def _plan_change(found: FoundFile, command: Sequence[str]) -> FileChange:
-    source, root = found.source, parse_jsonc(found.text).root
-    lists: dict[KeyPath, None] = {}
-    edits = []
-    for path in dict.fromkeys(server.path[:-1] for server in found.moving):
-        node = root.find(*path)
-        if node is None:
-            continue
-        rest = found.text[node.start : node.end]
-        for server in found.moving:
-            rest = remove_member(rest, (server.name,)) if server.path[:-1] == path else rest
-        edits.append(TextEdit(node.start, node.end, rest))
-        lists[path] = None
-    text = apply_edits(found.text, edits)
-    lists[source.servers] = None
-    staying = {s.path[-1]: s for s in found.servers if not s.target and s.path[:-1] == source.servers}
+    """Raises Invalid where the layout of a file does not allow to edit servers alone, such as a table in one line."""
+    source, format_name = found.source, name_format(found.source.file)
+    edits = find_format(format_name)
+    try:
+        text, expected = _move_servers(found, edits, command)
+        is_as_expected = edits.parse(text).root.to_python() == expected
+    except JsoncError:
+        is_as_expected = False
+    if not is_as_expected:
+        raise Invalid(
+            f"{source.file}: its layout does not allow to move single servers: write each server on lines of its own, "
+            "or leave the client out with --client",
+            details={"file": str(source.file)},
+        )
+    lists = dict.fromkeys([*(server.path[:-1] for server in found.moving), source.servers])
+    return FileChange(source.file, found.text, text, tuple(lists), format_name)
+
+
+def _move_servers(found: FoundFile, edits: FileFormat, command: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """The new text of a file, and what it has to say."""
+    servers, text = found.source.servers, found.text
+    expected = edits.parse(text).root.to_python()
+    for server in found.moving:
+        text = edits.remove(text, server.path)
+        _find_table(expected, server.path[:-1]).pop(server.name, None)
+    staying = {s.path[-1]: s for s in found.servers if not s.target and s.path[:-1] == servers}
     own = next((name for name, server in staying.items() if server.is_toolscript), None)
     if own is None:
         names = (NAME if n == 1 else f"{NAME}-{n}" for n in count(1))
         own = next(name for name in names if name not in staying)
-        entry = {**ENTRY_KEYS.get(source.client, {}), "command": command[0], "args": list(command[1:])}
-        text = add_member(text, (*source.servers, own), format_source(entry, find_indent_unit(text)))
+        entry = CLIENTS[found.source.client].build_entry(own, command)
+        text = edits.add(text, (*servers, own), entry)
+        _find_table(expected, servers)[own] = entry
     variables = {k: v for s in found.moving for k, v in s.variables.items()}
-    existing = parse_jsonc(text).root.find(*source.servers, own, "env") if variables else None
     for variable, value in variables.items():
-        if existing is None or existing.find(variable) is None:
-            text = add_member(text, (*source.servers, own, "env", variable), json.dumps(value, ensure_ascii=False))
-    return FileChange(source.file, found.text, text, tuple(lists))
+        env = _find_table(expected, (*servers, own, "env"))
+        if variable not in env:
+            text = edits.add(text, (*servers, own, "env", variable), value)
+            env[variable] = value
+    return text, expected
 
 
-def compute_list_digests(text: str, paths: Sequence[KeyPath]) -> list[str | None]:
+def _find_table(root: dict[str, Any], path: KeyPath) -> dict[str, Any]:
+    for key in path:
+        root = root.setdefault(key, {})
+    return root
+
+
+def compute_list_digests(text: str, paths: Sequence[KeyPath], format_name: str = "json") -> list[str | None]:
     """A hash of the servers at each place of a file, whatever their layout; None if there is no such place."""
-    root = parse_jsonc(text).root
+    root = find_format(format_name).parse(text).root
     nodes = [root.find(*path) for path in paths]
     contents = [json.dumps(node.to_python(), sort_keys=True) if node else None for node in nodes]
     return [hashlib.sha256(content.encode()).hexdigest() if content is not None else None for content in contents]

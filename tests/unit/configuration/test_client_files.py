@@ -53,6 +53,14 @@ def test_files_of_a_project_belong_to_it() -> None:
         FOLDER / ".mcp.json": "claude-code",
         FOLDER / ".cursor" / "mcp.json": "cursor",
         FOLDER / ".vscode" / "mcp.json": "vscode",
+        FOLDER / ".codex" / "config.toml": "codex",
+        FOLDER / ".gemini" / "settings.json": "gemini",
+        FOLDER / ".github" / "mcp.json": "copilot",
+        FOLDER / "opencode.json": "opencode",
+        FOLDER / "opencode.jsonc": "opencode",
+        FOLDER / ".zed" / "settings.json": "zed",
+        FOLDER / ".kiro" / "settings" / "mcp.json": "kiro",
+        FOLDER / ".junie" / "mcp" / "mcp.json": "junie",
     }
 
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from toolscript.configuration.data_files import OWNER_ONLY, replace_file
-from toolscript.configuration.jsonc import JsoncError, parse_jsonc
-from toolscript.configuration.jsonc_edit import read_source, remove_member, set_values
+from toolscript.configuration.formats.registry import find_format
+from toolscript.configuration.jsonc import JsoncError
 from toolscript.configuration.setup_plan import FileChange, compute_list_digests
 from toolscript.domain.errors import Conflict, NotFound, Unavailable
 
@@ -38,6 +38,7 @@ class RecordedChange:
     after: str
     lists: list[tuple[list[str], str | None]] = field(default_factory=list)
     """The places that were changed, each with a hash of the servers that were left there."""
+    format: str = "json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +124,11 @@ def _common_mode(files: Sequence[Path]) -> int:
 
 def _back_up(change: FileChange, file: Path, old: bytes | None, new: bytes) -> RecordedChange:
     backup = _save_copy(file, old) if old is not None else None
-    digests = compute_list_digests(change.after, change.lists)
+    digests = compute_list_digests(change.after, change.lists, change.format)
     lists = [(list(path), digest) for path, digest in zip(change.lists, digests, strict=True)]
-    return RecordedChange(str(file), str(backup) if backup else None, _hash(old), _hash(new) or "", lists)
+    return RecordedChange(
+        str(file), str(backup) if backup else None, _hash(old), _hash(new) or "", lists, change.format
+    )
 
 
 def _save_copy(file: Path, content: bytes) -> Path:
@@ -158,12 +161,16 @@ def _check(change: RecordedChange) -> str:
         return "before"
     try:
         text = (content or b"").decode("utf-8-sig")
-        is_same = compute_list_digests(text, [tuple(path) for path, _ in change.lists]) == [
-            left for _, left in change.lists
-        ]
+        paths = [tuple(path) for path, _ in change.lists]
+        is_same = compute_list_digests(text, paths, change.format) == [left for _, left in change.lists]
+        if not is_same or not change.backup or not Path(change.backup).exists():
+            return "changed"
+        old = Path(change.backup).read_bytes()
+        merged = _merge(content or b"", old, paths, change.format).decode("utf-8-sig")
+        digests = (compute_list_digests(each, paths, change.format) for each in (merged, old.decode("utf-8-sig")))
+        return "other" if len({tuple(each) for each in digests}) == 1 else "changed"
     except (JsoncError, UnicodeDecodeError):
         return "changed"
-    return "other" if is_same and change.backup and Path(change.backup).exists() else "changed"
 
 
 def _restore(change: RecordedChange, state: str, *, force: bool) -> RestoredFile:
@@ -174,7 +181,8 @@ def _restore(change: RecordedChange, state: str, *, force: bool) -> RestoredFile
         return RestoredFile(change.file, "unchanged")
     saved = None
     if state == "other" and backup:
-        content = _merge(file.read_bytes(), backup.read_bytes(), [tuple(path) for path, _ in change.lists])
+        paths = [tuple(path) for path, _ in change.lists]
+        content = _merge(file.read_bytes(), backup.read_bytes(), paths, change.format)
         replace_file(file, content, mode=stat.S_IMODE(file.stat().st_mode))
         return RestoredFile(change.file, "merged")
     if state == "changed" and force and file.exists():
@@ -187,14 +195,9 @@ def _restore(change: RecordedChange, state: str, *, force: bool) -> RestoredFile
     return RestoredFile(change.file, "restored", saved)
 
 
-def _merge(current: bytes, old: bytes, lists: Sequence[tuple[str, ...]]) -> bytes:
+def _merge(current: bytes, old: bytes, lists: Sequence[tuple[str, ...]], format_name: str) -> bytes:
     """The current content with the servers of the old one."""
-    text, before = current.decode("utf-8-sig"), old.decode("utf-8-sig")
-    root = parse_jsonc(before).root
-    nodes = {path: root.find(*path) for path in lists}
-    text = set_values(text, {path: read_source(before, node) for path, node in nodes.items() if node})
-    for path in (path for path, node in nodes.items() if not node):
-        text = remove_member(text, path)
+    text = find_format(format_name).restore(current.decode("utf-8-sig"), old.decode("utf-8-sig"), lists)
     return (BYTE_ORDER_MARK if current.startswith(BYTE_ORDER_MARK) else b"") + text.encode()
 
 

@@ -46,7 +46,8 @@ NOTHING_CHANGED = "nothing was changed: use --yes to move the servers without co
     "clients",
     type=click.Choice(list(CLIENTS)),
     multiple=True,
-    help="Only this client; repeatable. Default: all that are found.",
+    metavar="CLIENT",
+    help=f"Only this client; repeatable. Default: all that are found. One of: {', '.join(CLIENTS)}.",
 )
 @click.option(
     "--project", is_flag=True, help="Also the files of the project in the current folder, which others may share."
