@@ -1,4 +1,5 @@
-"""The `toolscript` command, also as `python -m toolscript`. `toolscript mcp` needs little of it, and starts at once."""
+"""The `toolscript` command, also as `python -m toolscript`. `toolscript mcp` and `toolscript suggest` need little of
+it, and start at once."""
 
 from __future__ import annotations
 
@@ -18,6 +19,12 @@ def run() -> None:
         from toolscript.pipe.carrier import run as run_pipe
 
         code = run_pipe(sys.argv[2:])
+        if code is not None:
+            sys.exit(code)
+    if sys.argv[1:2] == ["suggest"]:
+        from toolscript.pipe.suggest import run as run_suggest
+
+        code = run_suggest(sys.argv[2:])
         if code is not None:
             sys.exit(code)
     from toolscript.surfaces.cli.main import run as run_command

@@ -38,6 +38,7 @@ EXIT_CODES: dict[type[ToolscriptError], int] = {
 SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Find": {
         "search": ("commands.search:search", "Find the tools for a task."),
+        "suggest": ("commands.suggest:suggest", "Name the tools that fit a prompt, for a hook of a client."),
         "list-tools": ("commands.tools:list_tools", "List all tools, prompts and resources, with their signatures."),
         "skills": ("commands.skills:skills", "List, edit and review the skills that tools are grouped into."),
         "documents": ("commands.documents:documents", "Search, list, show and remove the documents of one tenant."),

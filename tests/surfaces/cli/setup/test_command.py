@@ -252,3 +252,29 @@ def test_undo_refuses_when_servers_have_changed_since(home: Home) -> None:
     assert "--force" in refused.stderr
     assert home.run("--undo", "--force").exit_code == 0
     assert home.cursor.read_text() == before
+
+
+@pytest.mark.parametrize("settings", [None, '{\n  // mine\n  "model": "opus"\n}\n'])
+def test_hooks_are_added_on_request_and_removed_by_an_undo(home: Home, settings: str | None) -> None:
+    file = home.home / ".claude" / "settings.json"
+    file.parent.mkdir()
+    if settings is not None:
+        file.write_text(settings)
+    home.write({"good": make_entry()})
+    assert home.plan("--no-measure")["hooks"] == []
+    assert home.plan("--no-measure", "--hooks", "--client", "cursor")["hooks"] == []
+    result = home.run("--no-measure", "--hooks", "--yes")
+    assert result.exit_code == 0, result.stderr
+    assert "hook added to ~/.claude/settings.json" in result.stdout
+    assert " suggest" in file.read_text()
+    assert home.plan("--no-measure", "--hooks")["hooks"] == []
+    assert home.run("--undo").exit_code == 0
+    assert (file.read_text() if file.exists() else None) == settings
+
+
+def test_a_hook_alone_can_be_added(home: Home) -> None:
+    (home.home / ".claude").mkdir()
+    result = home.run("--hooks", "--yes")
+    assert result.exit_code == 0, result.stderr
+    assert (home.home / ".claude" / "settings.json").exists()
+    assert not home.config.exists()

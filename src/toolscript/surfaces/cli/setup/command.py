@@ -13,7 +13,10 @@ from typing import Any
 
 import click
 
-from toolscript.configuration.client_files import CLIENTS, list_client_files
+from toolscript.configuration.client_entries import CLIENTS
+from toolscript.configuration.client_files import list_client_files
+from toolscript.configuration.client_hooks import CLIENT as HOOK_CLIENT
+from toolscript.configuration.client_hooks import plan_hook
 from toolscript.configuration.files import FILE_NAME
 from toolscript.configuration.jsonc import JsoncError, JsoncNode, parse_jsonc
 from toolscript.configuration.setup_plan import (
@@ -54,6 +57,7 @@ NOTHING_CHANGED = "nothing was changed: use --yes to move the servers without co
 )
 @click.option("--dry-run", is_flag=True, help="Show the plan, and change nothing.")
 @click.option("--no-measure", is_flag=True, help="Do not start the servers to count their tools and tokens.")
+@click.option("--hooks", is_flag=True, help="Also have Claude Code run `toolscript suggest` before each turn.")
 @click.option("--undo", is_flag=True, help="Restore the files that the last setup has changed.")
 @click.option("--force", is_flag=True, help="With --undo: also where servers have changed since. A copy is kept.")
 @options.yes
@@ -61,12 +65,20 @@ NOTHING_CHANGED = "nothing was changed: use --yes to move the servers without co
 @options.data_dir
 @options.as_json
 def setup(
-    clients: tuple[str, ...], project: bool, dry_run: bool, no_measure: bool, undo: bool, force: bool, yes: bool
+    clients: tuple[str, ...],
+    project: bool,
+    dry_run: bool,
+    no_measure: bool,
+    hooks: bool,
+    undo: bool,
+    force: bool,
+    yes: bool,
 ) -> None:
     """Move the servers of your MCP clients behind Toolscript.
 
-    Finds the configuration of Claude Desktop, Claude Code, Cursor, VS Code and Windsurf; starts their servers once to
-    count tools and tokens; shows the plan and asks. Then the servers are in ~/.toolscript.json (or the file of
+    Finds the configuration of Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Codex, Gemini CLI, Copilot CLI,
+    opencode, Zed, Cline, Goose, Continue, Kiro and JetBrains' Junie; starts their servers once to count tools and
+    tokens; shows the plan and asks. Then the servers are in ~/.toolscript.json (or the file of
     --config), and each client has one server: Toolscript. A backup is kept beside every file.
 
     Without a terminal nothing is changed unless --yes is given. With --json nobody is asked: without --yes the plan is
@@ -84,7 +96,7 @@ def setup(
         return
     if force:
         raise Invalid("--force needs --undo", details={"field": "--force"})
-    plan = _make_plan(settings, clients, with_project=project, measures=not no_measure)
+    plan = _make_plan(settings, clients, with_project=project, measures=not no_measure, with_hooks=hooks)
     if dry_run or not plan.changes or (options.is_json() and not yes):
         print_answer(plan.report, show_plan)
         plan.raise_problem()
@@ -92,7 +104,7 @@ def setup(
     if not options.is_json():
         show_plan(plan.report)
     if not yes:
-        confirm_or_raise(f"Move {format_count(plan.count_moving(), 'server')} behind Toolscript?", NOTHING_CHANGED)
+        confirm_or_raise(plan.question, NOTHING_CHANGED)
     applied = apply_changes(settings.data, plan.changes)
     backups = {change.file: change.backup for change in applied}
     print_answer(add_backups(plan.report, backups), show_applied)
@@ -107,9 +119,11 @@ class SetupPlan:
     changes: Sequence[FileChange]
     report: dict[str, Any]
 
-    def count_moving(self) -> int:
-        """The number of servers that move."""
-        return sum(len(each.moving) for each in self.files)
+    @property
+    def question(self) -> str:
+        """What to ask before it is applied."""
+        count = sum(len(each.moving) for each in self.files)
+        return f"Move {format_count(count, 'server')} behind Toolscript?" if count else "Add the hook?"
 
     def raise_problem(self) -> None:
         """Raises Invalid if nothing moves because a file cannot be read."""
@@ -118,7 +132,9 @@ class SetupPlan:
             raise Invalid("\n".join(problems), details={"files": [str(f.source.file) for f in self.files if f.problem]})
 
 
-def _make_plan(settings: Settings, clients: Sequence[str], *, with_project: bool, measures: bool) -> SetupPlan:
+def _make_plan(
+    settings: Settings, clients: Sequence[str], *, with_project: bool, measures: bool, with_hooks: bool
+) -> SetupPlan:
     own = _measure_own_tools()
     target = (settings.config.expanduser() if settings.config else Path.home() / FILE_NAME).absolute()
     text, root = _read_target(target)
@@ -127,11 +143,14 @@ def _make_plan(settings: Settings, clients: Sequence[str], *, with_project: bool
     costs = _measure(settings, files) if measures else {}
     files = [_keep_logins(each, costs) for each in files]
     left_out = [each.source for each in found if each.source.project and not with_project]
-    return SetupPlan(
-        files,
-        plan_changes(files, target, text, build_command(settings)),
-        build_report(files, left_out, target, own, costs, measured=measures),
-    )
+    changes = plan_changes(files, target, text, build_command(settings))
+    report = build_report(files, left_out, target, own, costs, measured=measures)
+    if with_hooks and (not clients or HOOK_CLIENT in clients):
+        command = build_command(settings, "suggest")
+        if hook := plan_hook(home=Path.home(), environment=os.environ, command=command):
+            changes.append(hook)
+            report["hooks"] = [str(hook.file)]
+    return SetupPlan(files, changes, report)
 
 
 def _report_other_gateway(settings: Settings, target: str) -> None:
@@ -209,11 +228,11 @@ def _keep_logins(found: FoundFile, costs: Mapping[str, ToolCost]) -> FoundFile:
     return replace(found, servers=tuple(keep(server) for server in found.servers))
 
 
-def build_command(settings: Settings) -> list[str]:
+def build_command(settings: Settings, subcommand: str = "mcp") -> list[str]:
     """The command for a client to start Toolscript, by its absolute path: clients have another PATH than a shell."""
     program = shutil.which(sys.argv[0])
     is_program = program is not None and Path(program).stem == "toolscript"
     start = [os.path.abspath(program)] if program and is_program else [sys.executable, "-m", "toolscript"]  # noqa: PTH100, links stay
     config = ["--config", str(settings.config.expanduser().absolute())] if settings.config else []
     data = ["--data-dir", str(settings.data)] if settings.data_dir != Settings().data_dir else []
-    return [*start, "mcp", *config, *data]
+    return [*start, subcommand, *config, *data]

@@ -37,6 +37,7 @@ def build_report(
         "toolscript": {"tools": own.tools, "tokens": own.tokens},
         "clients": [_build_client(each, costs) for each in files],
         "projectFiles": [str(source.file) for source in left_out],
+        "hooks": [],
     }
 
 
@@ -107,6 +108,8 @@ def show_plan(report: Report) -> None:
         click.echo()
     for file in report["projectFiles"]:
         print_note(f"{format_path(file)} belongs to the project here: --project includes it, and starts its servers")
+    for file in report["hooks"]:
+        click.echo(f"Claude Code runs `toolscript suggest` before each turn: {format_path(file)}")
     if not any(server["target"] for client in report["clients"] for server in client["servers"]):
         click.echo("Nothing to move: no client has a server that could be behind Toolscript and is not.")
     else:
@@ -155,7 +158,9 @@ def show_applied(report: Report) -> None:
     for client in changed:
         moved = sum(server["action"] == "move" for server in client["servers"])
         click.echo(f"{client['title']}: {format_count(moved, 'server')} moved. Backup: {format_path(client['backup'])}")
-    titles = dict.fromkeys(client["title"] for client in changed)
+    for file in report["hooks"]:
+        click.echo(f"Claude Code: hook added to {format_path(file)}")
+    titles = dict.fromkeys([*(client["title"] for client in changed), *["Claude Code"] * bool(report["hooks"])])
     click.echo(f"Restart {', '.join(titles)}. `toolscript setup --undo` restores everything.")
 
 
