@@ -42,12 +42,14 @@ from toolscript.surfaces.json.knowledge import parse_words
 
 # Sentences, each with the tools that it is about: a client reads those about tools that it sees.
 INSTRUCTIONS = (
-    (("search_tools",), "Many MCP servers are behind this one. Do not guess tool names."),
+    (
+        ("search_tools",),
+        "Many MCP servers are behind this one. Do not guess tool names: call search_tools with what you want to do.",
+    ),
     (
         ("search_tools", "call_tool"),
-        "First call search_tools with what you want to do, then call_tool with the id of the best result. If none is "
-        "confident, call a close one only if it serves the request; otherwise tell the user that no connected tool "
-        "does.",
+        "Then use call_tool with the id of the best result. If none is confident, call a close one only if it serves "
+        "the request; otherwise tell the user that no connected tool does.",
     ),
     (("describe_tool",), "describe_tool returns the whole schema of a tool."),
     (("search_skills",), "search_skills lists areas of work to search in."),
