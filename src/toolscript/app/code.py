@@ -179,7 +179,7 @@ class CodeMode:
 
     async def _prepare_sandboxes(self) -> None:
         for sandbox in self._open_sandboxes().values():
-            with suppress(Unavailable):  # the first program is told why
+            with suppress(Unavailable):  # the first program gets the reason
                 await sandbox.prepare()
 
     def _open_sandboxes(self) -> dict[Language, Sandbox]:

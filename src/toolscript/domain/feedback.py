@@ -30,7 +30,7 @@ class Verdict:
     """The vector of the request, once the model has embedded it."""
     model: str = field(default="", compare=False)
     is_right: bool = True
-    """False: somebody said that the tool is wrong for the request."""
+    """False: somebody marked the tool as wrong for the request."""
 
     @property
     def digest(self) -> str:

@@ -290,7 +290,7 @@ class CallRelay:
     """Whose login a server with a login per user is used with: a caller's name, or empty for the installation itself.
     None where the caller is not known: such servers are not used then."""
     capabilities: Mapping[str, Any] | None = None
-    """What the caller's client can be asked for; None if it cannot even be told that a tool needs input."""
+    """What the caller's client can be asked for; None if it cannot even learn that a tool needs input."""
     answers: Mapping[str, Any] = field(default_factory=dict)
     """`inputResponses` and `requestState` of a caller that calls a tool again, with the input that it needed. The
     state is one that this gateway gave to that caller for this call: the surface has verified that."""

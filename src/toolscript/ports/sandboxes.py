@@ -12,7 +12,7 @@ class ProgramHost(Protocol):
     """Answers one running program. All methods are called on the event loop."""
 
     def begin(self) -> None:
-        """Is told that the program begins: its process is ready."""
+        """Called when the program begins: its process is ready."""
 
     def count_call(self) -> None:
         """Counts a call before its arguments are read: unusable arguments cost time as well. An exception ends the

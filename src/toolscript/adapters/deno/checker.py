@@ -190,7 +190,7 @@ class LanguageServer:
         return server
 
     async def check(self, text: str) -> list[dict[str, Any]]:
-        """What is to be said about a text. Raises EOFError when the server has ended."""
+        """The problems of a text. Raises EOFError when the server has ended."""
         self.checks += 1
         uri = f"{ROOT}/program{self.checks}.ts"
         document = {"uri": uri, "languageId": "typescript", "version": 1, "text": text}

@@ -18,7 +18,7 @@ DIALECTS = ("http://json-schema.org/draft-07/schema", "https://json-schema.org/d
 
 
 def accept(schema: Any, arguments: Any) -> bool:
-    """Whether the arguments are valid; false also where that cannot be said at once."""
+    """Whether the arguments are valid; false also where only a validator can decide."""
     return _PlainCheck().accepts(schema, arguments)
 
 

@@ -1,4 +1,5 @@
-"""Failures of a store or an index while it is in use: logged once with the reason, told to callers without it."""
+"""Failures of a store or an index while it is in use: logged once with the reason, reported to callers without
+it."""
 
 from __future__ import annotations
 

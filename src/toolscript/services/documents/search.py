@@ -220,8 +220,8 @@ class DocumentSearch:
             run.deadline.extend(time.monotonic() - began)
         above = max(0.0, rest[0][1]) if rest else 0.0
         shares = ((r.doc_id, round(above + _share(scores.get(r.doc_id)), FUSED_DIGITS)) for r in best)
-        anew = sorted(shares, key=lambda place: (-place[1], place[0]))
-        return replace(ranking, places=[*anew, *rest])
+        reranked = sorted(shares, key=lambda place: (-place[1], place[0]))
+        return replace(ranking, places=[*reranked, *rest])
 
     async def _rerank_scores(self, run: DocumentRun, best: Sequence[Ranked]) -> dict[str, float]:
         read = await self._reader.read(run, best, passages=True)

@@ -5,12 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from toolscript.domain.search import CacheUse
+from toolscript.domain.search import CacheUse, SearchReport
+
+
+class Reported(Protocol):
+    """A result with a report of its search."""
+
+    @property
+    def report(self) -> SearchReport: ...
+
 
 Key = TypeVar("Key", bound=Hashable)
-Result = TypeVar("Result")
+Result = TypeVar("Result", bound=Reported)
 
 
 class ResultCache(Generic[Key, Result]):
@@ -32,11 +40,21 @@ class ResultCache(Generic[Key, Result]):
         self._results.move_to_end(key)
         return self._results[key]
 
-    async def search_once(
-        self, key: Key, search: Callable[[], Awaitable[Result]], is_complete: Callable[[Result], bool]
+    async def find_or_search(
+        self, key: Key, search: Callable[[], Awaitable[Result]], can_keep: Callable[[], bool], report: SearchReport
     ) -> Result:
-        """Searches once for all who ask for the key at the same time, and keeps a complete result. Raises what `search`
-        raises."""
+        """The result that is there, or a new one, whose stages are added to the report. Searches once for all who ask
+        for the key at the same time, and keeps a result that had to do without nothing. Raises what `search` raises."""
+        result = self.find(key)
+        if result is None:
+            result = await self._search_once(key, search)
+            report.timings_ms.update(result.report.timings_ms)
+            report.degraded += result.report.degraded
+            if can_keep() and not result.report.degraded:
+                self.keep(key, result)
+        return result
+
+    async def _search_once(self, key: Key, search: Callable[[], Awaitable[Result]]) -> Result:
         while (running := self._running.get(key)) is not None:
             shared = await asyncio.shield(running)
             if shared is not None:
@@ -48,8 +66,6 @@ class ResultCache(Generic[Key, Result]):
         finally:  # without a result this search failed or was cancelled, and the next one that waits searches itself
             del self._running[key]
             running.set_result(result)
-        if is_complete(result):
-            self.keep(key, result)
         return result
 
     def keep(self, key: Key, result: Result) -> None:

@@ -210,13 +210,8 @@ class HierarchicalSearch:
         with report.stage("total"):
             snapshot, view = self._snapshots.current(), await self._ranking.find_view(context)
             key = snapshot.version, self._variants.get_version(), view.profile, request
-            results = self._results.find(key)
-            if results is None:
-                results = await self._results.search_once(
-                    key, partial(self._search_new, request, snapshot, context), partial(_is_complete, snapshot)
-                )
-                report.timings_ms.update(results.report.timings_ms)
-                report.degraded += results.report.degraded
+            search = partial(self._search_new, request, snapshot, context)
+            results = await self._results.find_or_search(key, search, lambda: snapshot.is_complete, report)
             results = results._replace(report=report)
         if request.strategy is not Strategy.DIRECT and results.skill_ids_used is None and not report.degraded:
             log.warning("No skills matched, falling back to unfiltered search")
@@ -419,10 +414,6 @@ class HierarchicalSearch:
             outside = {i for i in named if not matches(where, payloads.get(i, {}))}
             found = {i: score for i, score in found.items() if i not in outside}
         return found, ranked
-
-
-def _is_complete(snapshot: CatalogueSnapshot, results: HierarchicalResults) -> bool:
-    return snapshot.is_complete and not results.report.degraded
 
 
 def _read_payload(run: _Run, item_id: str, payloads: Mapping[str, Payload]) -> Payload:

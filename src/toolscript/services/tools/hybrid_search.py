@@ -154,13 +154,8 @@ class ToolSearch:
         with report.stage("total"):
             snapshot, view = self._snapshots.current(), await self._ranking.find_view(context)
             key = snapshot.version, self._variants.get_version(), view.profile, request
-            results = self._results.find(key)
-            if results is None:
-                results = await self._results.search_once(
-                    key, partial(self._search_new, request, snapshot, view), partial(_is_complete, snapshot)
-                )
-                report.timings_ms.update(results.report.timings_ms)
-                report.degraded += results.report.degraded
+            search = partial(self._search_new, request, snapshot, view)
+            results = await self._results.find_or_search(key, search, lambda: snapshot.is_complete, report)
             report.counts.update(results.report.counts)
         if self._starting:
             self._starting.add_to(report)
@@ -201,10 +196,6 @@ class ToolSearch:
     def _add_variants(self, hit: ToolHit, catalogue: CatalogueFacts, view: View) -> ToolHit:
         variants = self._variants.list_ids(hit.id, catalogue, view)
         return replace(hit, variants=variants, server_arguments=self._variants.describe_arguments(hit.id, catalogue))
-
-
-def _is_complete(snapshot: CatalogueSnapshot, results: ToolResults) -> bool:
-    return snapshot.is_complete and not results.report.degraded
 
 
 def _build_hit(

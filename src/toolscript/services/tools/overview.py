@@ -1,4 +1,4 @@
-"""What agents are told of the tools before they search: the tools that their profile pins, the servers, the skills."""
+"""What agents read about the tools before they search: the tools that their profile pins, the servers, the skills."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NATIVE_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}")
 
 @dataclass(frozen=True, slots=True)
 class ToolOverview:
-    """What a caller sees of the catalogue. Two that are equal are told in the same words."""
+    """What a caller sees of the catalogue. Equal ones have the same text."""
 
     pinned: tuple[Item, ...] = ()
     servers: tuple[tuple[str, int], ...] = ()

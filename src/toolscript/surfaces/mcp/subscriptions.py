@@ -42,7 +42,7 @@ from toolscript.services.tools.native_changes import ChangeFilter, ChangeStream,
 from toolscript.surfaces.mcp.native import to_mcp_error
 
 RETRY_SECONDS = 5.0
-# What clients of an older version over stdio are told that they will be notified of.
+# The notifications that clients of an older version over stdio are promised.
 LIST_NOTIFICATIONS = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
 LIST_EVENTS: Mapping[ListKind, ServerEvent] = {
     ListKind.TOOLS: ToolsListChanged(),

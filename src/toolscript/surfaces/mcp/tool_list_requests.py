@@ -68,7 +68,7 @@ def _select_allowed(result: Mapping[str, Any], grant: Grant) -> list[dict[str, A
 
 class StartingToolList:
     """Answers `tools/list` with our own tools alone while the application is not ready: clients wait for the list. They
-    are told when it has changed."""
+    are notified when it has changed."""
 
     def __init__(self, answer: AnswerRequest, open_stream: OpenStream) -> None:
         self._answer = answer

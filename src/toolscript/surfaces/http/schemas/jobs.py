@@ -13,7 +13,7 @@ from toolscript.surfaces.http.schemas.models import RequestModel
 
 
 class IngestOptions(RequestModel):
-    """What is said of the files."""
+    """Details of the files."""
 
     include: list[str] = Field(
         default=[], max_length=100, description="Only files that match one of these: `*.md`, `guides/*`."
