@@ -458,6 +458,21 @@ async def test_a_list_waits_no_longer_than_a_moment_for_the_application(monkeypa
     assert result["ttlMs"] == 0
 
 
+async def test_a_slow_list_of_a_ready_application_keeps_its_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool_list_requests, "MAX_START_SECONDS", 0)
+    is_slow = False
+
+    async def answer(*_: Any) -> dict[str, Any]:
+        if is_slow:
+            await asyncio.sleep(0.001)
+        return {"tools": [{"name": "pinned"}]}
+
+    starting = tool_list_requests.StartingToolList(answer, lambda _: pytest.fail("no stream is opened"))
+    assert await starting.answer("tools/list", {}, None) == {"tools": [{"name": "pinned"}]}
+    is_slow = True
+    assert await starting.answer("tools/list", {}, None) == {"tools": [{"name": "pinned"}]}
+
+
 async def test_over_http_the_list_does_not_wait_for_the_servers(scene: Scene) -> None:
     async with open_gateway(scene) as (app, _):
         server = HttpServer(app.settings)

@@ -75,19 +75,21 @@ class StartingToolList:
         self._open_stream = open_stream
         self._is_plain = False
         """Whether the last answer had our own tools alone."""
+        self._is_ready = False
+        """Whether the application has answered: from then on, a slow list is no reason to hide its tools."""
 
     async def answer(self, method: str, params: dict[str, Any], request: Request | None) -> dict[str, Any]:
         """Answers a request. Raises what the application raises, but not for the list of tools."""
         if method != "tools/list":
             return await self._answer(method, params, request)
         try:
-            async with asyncio.timeout(MAX_START_SECONDS):
+            async with asyncio.timeout(None if self._is_ready else MAX_START_SECONDS):
                 result = await self._answer(method, params, request)
         except (TimeoutError, ToolscriptError, MCPError) as error:
             log.info("tools_listed_early", extra={"reason": f"{type(error).__name__}: {error}"})
             self._is_plain = True
             return {"tools": list_own_tools(), "ttlMs": 0}
-        self._is_plain = False
+        self._is_plain, self._is_ready = False, True
         return result
 
     @asynccontextmanager
