@@ -31,7 +31,7 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 from tests.async_tests import pytest_fixture_setup, pytest_pyfunc_call  # noqa: F401, hooks for pytest
 from tests.fixtures.databases import close_memory_databases
-from tests.fixtures.deadlines import extend_deadlines
+from tests.fixtures.limits import extend_limits
 from tests.servers.mongo import run_mongo
 from tests.servers.postgres import connect, empty_database, run_postgres
 from tests.servers.preloaded import VARIABLE as PRELOADED
@@ -150,7 +150,7 @@ def _memory_databases() -> Iterator[None]:
 def _generous_deadlines() -> Iterator[None]:
     """For fixtures of modules, too."""
     with pytest.MonkeyPatch.context() as patch:
-        extend_deadlines(patch)
+        extend_limits(patch)
         yield
 
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from toolscript.app.app import App, open_app
 from toolscript.domain.catalog import Item
+from toolscript.domain.deadline import Deadline
 from toolscript.domain.errors import Invalid
 from toolscript.domain.search import SearchReport
 from toolscript.evaluation.datasets import ToolSet, read_set
-from toolscript.retrieval.deadline import Deadline
 from toolscript.services.catalogue.demo import parse_item
 from toolscript.services.catalogue.visibility import View
 from toolscript.services.tools.hybrid_search import RULES

@@ -18,10 +18,10 @@ import numpy as np
 
 from toolscript.app.app import open_app
 from toolscript.domain.access import Principal
+from toolscript.domain.deadline import Deadline
 from toolscript.domain.errors import Invalid
 from toolscript.domain.search import MAX_QUERY_CHARACTERS, SearchReport
 from toolscript.evaluation.datasets import DocumentSet, read_set
-from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.relevance import LearnedRelevance, RelevanceCurve, RelevanceSignals
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.documents.ranking import DocumentRanker

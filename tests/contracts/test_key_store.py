@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
+from tests.fixtures.limits import set_limits
 from toolscript.adapters.sql.access.keys import SqlKeys
 from toolscript.adapters.sql.database import Database
 from toolscript.domain.access import AccessKey, Scope
 from toolscript.domain.errors import Conflict, NotFound
 from toolscript.ports.access import KeyStore
-from toolscript.services.access import keys as module
 from toolscript.services.access.keys import Keys, compute_digest
 
 pytestmark = pytest.mark.req("X-02", "X-04", "G-19")
@@ -65,8 +65,8 @@ async def test_an_unknown_name_cannot_be_revoked(store: KeyStore) -> None:
 
 
 async def test_what_one_gateway_revokes_the_others_refuse(store: KeyStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_AGE_SECONDS", 0.0)  # instead of waiting
-    monkeypatch.setattr(module, "READ_SECONDS", 60.0)
+    set_limits(monkeypatch, keys_max_age=0.0)  # instead of waiting
+    set_limits(monkeypatch, keys_read=60.0)
     one, other = Keys(store), Keys(store)
     assert not await other.exist()
     created, secret = await one.create("ci", [Scope.SEARCH])

@@ -24,8 +24,8 @@ from tests.servers import make_scripted_server
 from toolscript.adapters.mcp.client import McpServers
 from toolscript.app.app import App, open_app
 from toolscript.domain.errors import TimedOut, Unavailable, UpstreamFailed
+from toolscript.domain.limits import Limits
 from toolscript.domain.servers import ServerSpec, ServerStart
-from toolscript.services.servers.connection import Timeouts
 from toolscript.services.servers.gateway import Gateway
 from toolscript.services.tools.call import CallTool
 from toolscript.settings import load_settings
@@ -33,7 +33,7 @@ from toolscript.settings import load_settings
 SECONDS = float(os.environ.get("TOOLSCRIPT_TEST_CHAOS_SECONDS", "8"))
 SERVERS, CALLERS = 20, 64
 SEED = 20
-TIMEOUTS = Timeouts(connect=30, call=30, reconnect=30, heartbeat=1, first_pause=0.05, max_pause=0.5)
+TIMEOUTS = Limits(connect=30, call=30, reconnect=30, heartbeat=1, first_pause=0.05, max_pause=0.5)
 MIN_ANSWERS = 400
 # A leak has some for each of more than a hundred starts.
 SPARE_DESCRIPTORS = 6

@@ -24,8 +24,8 @@ from typing import Any, cast
 
 import pytest
 
-from tests.fixtures.deadlines import extend_deadlines
 from tests.fixtures.document_ingest import Ingest, sentences
+from tests.fixtures.limits import extend_limits
 from toolscript.adapters.files.reader import FileBooks
 from toolscript.adapters.sql.documents import ABANDONED_AFTER_SECONDS, SqlDocuments
 from toolscript.app.app import App, open_app
@@ -243,7 +243,7 @@ KINDS: dict[str, tuple[Callable[[Settings], Coroutine[Any, Any, None]], Write, C
 def run_rounds(folder: Path, seed: int, rounds: int) -> None:
     """Runs and kills writers of all kinds, and checks their folders, in forks of this process, which opens nothing
     itself: its imports take seconds, a fork milliseconds. Prints what happened in each round, by kind."""
-    extend_deadlines(pytest.MonkeyPatch())
+    extend_limits(pytest.MonkeyPatch())
     moments, seen = random.Random(seed), dict[str, list[Any]]()
     for kind, (prepare, write, check) in KINDS.items():
         settings, acknowledged, seen[kind] = make_settings(folder / kind), 0, []

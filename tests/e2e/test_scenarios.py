@@ -30,6 +30,7 @@ from click.testing import CliRunner, Result
 
 from tests.fixtures.examples import is_thorough
 from tests.fixtures.http_services import HttpDouble, Hub, hub_layout
+from tests.fixtures.limits import set_limits
 from tests.servers import make_scripted_spec
 from tests.servers.gateway import run_gateway
 from tests.servers.preloaded import toolscript_command
@@ -39,7 +40,6 @@ from toolscript.services.catalogue.indexing import SyncReport
 from toolscript.settings import DEFAULT_MODEL, Settings, load_settings
 from toolscript.surfaces.cli.client.announcement import announce_gateway
 from toolscript.surfaces.cli.main import run
-from toolscript.surfaces.http import served_app
 from toolscript.surfaces.http.server import HttpServer
 
 OTHER_MODEL, ITS_NAME = "Xenova/all-MiniLM-L6-v2", "all-MiniLM-L6-v2"
@@ -595,7 +595,7 @@ def test_search_endpoint_invocation(gateway: str) -> None:
 @pytest.mark.req("S-04")
 async def test_search_endpoint_error_handling(small: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """Scenario: Search endpoint error handling."""
-    monkeypatch.setattr(served_app, "OPEN_TIMEOUT_SECONDS", 0.01)
+    set_limits(monkeypatch, open_app=0.01)
     server = HttpServer(replace(small, port=0))
     serving = asyncio.create_task(server.run())
     async with httpx.AsyncClient(base_url=server.url) as http:

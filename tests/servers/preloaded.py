@@ -26,7 +26,7 @@ from typing import Any
 
 import pytest
 
-from tests.fixtures.deadlines import extend_deadlines
+from tests.fixtures.limits import extend_limits
 from tests.servers.processes import run_server
 
 VARIABLE = "TOOLSCRIPT_TEST_PRELOADED"
@@ -148,7 +148,7 @@ def _end(code: int) -> None:
 def main() -> None:
     for module in MODULES:
         importlib.import_module(module)
-    extend_deadlines(pytest.MonkeyPatch(), of="toolscript.services")
+    extend_limits(pytest.MonkeyPatch(), only_services=True)
     gc.collect()
     gc.freeze()
     if command := _wait_for_command(sys.argv[1]):

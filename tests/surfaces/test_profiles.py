@@ -16,13 +16,13 @@ import httpx
 import pytest
 
 from tests.fixtures.examples import choose
+from tests.fixtures.limits import set_limits
 from tests.fixtures.serving import replace_parts
 from tests.servers import make_scripted_server
 from toolscript.app.app import App, open_app
 from toolscript.domain.access import Scope
 from toolscript.domain.catalog import Item, ItemType, Skill
 from toolscript.domain.profiles import ItemRules, Profile
-from toolscript.services.access import keys
 from toolscript.settings import load_settings
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.served_app import ServedApp
@@ -97,7 +97,7 @@ class Client:
 @pytest.fixture(autouse=True)
 def _read_keys_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Instead of waiting until the keys that were read are too old."""
-    monkeypatch.setattr(keys, "MAX_AGE_SECONDS", 0.0)
+    set_limits(monkeypatch, keys_max_age=0.0)
 
 
 @pytest.fixture(scope="module")

@@ -14,18 +14,17 @@ import httpx
 import pytest
 
 from tests.fixtures.examples import choose
+from tests.fixtures.limits import set_limits
 from tests.servers import make_scripted_server
 from toolscript.adapters.mcp.client import McpServers
 from toolscript.app.app import App
 from toolscript.domain.access import ApprovalPolicy
 from toolscript.domain.catalog import Item, Skill
+from toolscript.domain.limits import Limits
 from toolscript.domain.profiles import ItemRules, Profile
 from toolscript.domain.servers import ServerSpec
-from toolscript.services.servers import gateway as gateway_module
-from toolscript.services.servers.connection import Timeouts
 from toolscript.services.servers.gateway import Gateway
 from toolscript.settings import Settings
-from toolscript.surfaces.http import served_app
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.served_app import ServedApp
 
@@ -189,7 +188,7 @@ async def test_a_tool_of_no_configured_server_is_refused_once_the_configuration_
 
 async def test_a_call_waits_for_the_first_connection_of_a_server_as_long_as_that_may_take(app: App, slow: Slow) -> None:
     spec = slow.make_spec(tools=["echo"])
-    gateway = Gateway(McpServers(), app.sync, Timeouts(reconnect=0.0))
+    gateway = Gateway(McpServers(), app.sync, Limits(reconnect=0.0))
     await gateway.apply([spec])
     early = await start_waiting(gateway.call(Item("slow", "echo"), {"text": "x"}, TIMEOUT_SECONDS))
     slow.start()
@@ -327,7 +326,7 @@ async def test_nobody_learns_of_a_starting_server_that_the_profile_may_hide(
 async def test_at_the_first_start_a_search_waits_for_the_servers(
     path: str, body: Any, query: dict[str, Any], app: App, client: Client, slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateway_module, "FIRST_LISTING_SECONDS", TIMEOUT_SECONDS)
+    set_limits(monkeypatch, first_listing=TIMEOUT_SECONDS)
     spec = slow.make_spec(tools=["echo"])
     app.gateway.expect([spec])
     early = await start_waiting(client.search(path, body, query))
@@ -340,7 +339,7 @@ async def test_at_the_first_start_a_search_waits_for_the_servers(
 async def test_at_the_first_start_a_search_waits_no_longer_than_a_moment(
     app: App, client: Client, slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateway_module, "FIRST_LISTING_SECONDS", 0.01)
+    set_limits(monkeypatch, first_listing=0.01)
     await app.gateway.apply([slow.make_spec()])
     for path, body, query in SEARCHES:
         assert await client.search(path, body, query) == ([], ["slow"])
@@ -350,7 +349,7 @@ async def test_at_the_first_start_a_search_waits_no_longer_than_a_moment(
 async def test_a_search_does_not_wait_for_a_server_when_others_are_in_the_catalogue(
     app: App, client: Client, slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateway_module, "FIRST_LISTING_SECONDS", 2 * TIMEOUT_SECONDS)
+    set_limits(monkeypatch, first_listing=2 * TIMEOUT_SECONDS)
     await list_in_an_earlier_run(app, make_scripted_server("known", tools=["echo"]))
     await app.gateway.apply([make_scripted_server("known", hang=True), slow.make_spec()])
     for path, body, query in SEARCHES:
@@ -386,6 +385,6 @@ async def test_requests_wait_until_the_application_is_open(api_key: str | None, 
 async def test_requests_wait_no_longer_than_a_while_for_the_application(
     small: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(served_app, "OPEN_TIMEOUT_SECONDS", 0.01)
+    set_limits(monkeypatch, open_app=0.01)
     async with open_client(ServedApp(small, ready=False)) as client:
         assert (await client.http.get("/search?q=x")).status_code == 503

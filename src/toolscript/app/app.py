@@ -39,6 +39,7 @@ from toolscript.app.models import Model, open_model, open_text_model
 from toolscript.app.observability import Observability, open_observability
 from toolscript.domain.access import ApprovalPolicy
 from toolscript.domain.errors import Unavailable
+from toolscript.domain.limits import current_limits
 from toolscript.domain.servers import TrustPolicy
 from toolscript.ports.access import ApprovalStore, KeyStore, RateBuckets, TokenVerifier
 from toolscript.ports.indexes import VectorIndex
@@ -116,8 +117,6 @@ if TYPE_CHECKING:
 
 __all__ = ["App", "Model", "local_token", "open_app", "open_library"]
 
-# Shorter than the timeouts of probes, which would otherwise report nothing.
-PROBE_SECONDS = 4.0
 
 log = logging.getLogger(__name__)
 
@@ -285,11 +284,12 @@ class App:
 
     async def check_ready(self) -> None:
         """Raises Unavailable when the store or the index does not respond in time."""
+        seconds = current_limits().probe
         try:
-            async with asyncio.timeout(PROBE_SECONDS):
+            async with asyncio.timeout(seconds):
                 await asyncio.gather(self.item_store.ping(), self.catalogue_index.count(TOOLS))
         except TimeoutError:
-            raise Unavailable(f"the store or the index does not answer within {PROBE_SECONDS:g} seconds") from None
+            raise Unavailable(f"the store or the index does not answer within {seconds:g} seconds") from None
 
     def _build_tool_searches(self, gateway: Gateway) -> tuple[ToolSearch, HierarchicalSearch]:
         ranking, snapshots, events = self.tool_ranking, self.snapshots, self.observability.events

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from toolscript.adapters.memory import MemoryIndex
 from toolscript.app.extras import require_extra
 from toolscript.domain.errors import Invalid, Unavailable
+from toolscript.domain.limits import current_limits
 from toolscript.domain.profiles import Profile
 from toolscript.domain.servers import ServerSpec, Transport
 from toolscript.ports.access import RateBuckets
@@ -17,7 +19,6 @@ from toolscript.ports.logins import AccessTokens
 from toolscript.ports.models import LanguageModel, Reranker
 from toolscript.ports.servers import OnLog, ToolServer, ToolServers, ignore_log
 from toolscript.services.catalogue.sync import Sync
-from toolscript.services.servers.connection import Timeouts
 from toolscript.services.servers.gateway import Gateway
 from toolscript.services.support.call_admission import CallAdmission
 from toolscript.services.tools.demo_gateway import DemoGateway
@@ -79,9 +80,9 @@ def open_gateway(
 ) -> Gateway:
     """The gateway; without a `sync` it connects to servers and leaves the catalogue alone. `tokens` are the tokens of
     logins. `get_internal` returns the server of workflows. The gateway of the `demo` has no servers."""
-    timeouts = Timeouts(connect=settings.connect_timeout, call=settings.call_timeout)
+    limits = replace(current_limits(), connect=settings.connect_timeout, call=settings.call_timeout)
     build = DemoGateway if demo else Gateway
-    return build(Servers(settings.call_max_mib * 2**20, tokens, get_internal), sync, timeouts, admission)
+    return build(Servers(settings.call_max_mib * 2**20, tokens, get_internal), sync, limits, admission)
 
 
 def open_index(settings: Settings) -> VectorIndex:

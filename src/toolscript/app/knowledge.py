@@ -12,6 +12,7 @@ from toolscript.adapters.sql.knowledge import SqlKnowledge, SqlKnowledgeReader
 from toolscript.adapters.storage.private_files import make_private_folder
 from toolscript.app.extras import require_extra
 from toolscript.domain.errors import Invalid
+from toolscript.domain.limits import current_limits
 from toolscript.ports.stores import KnowledgeReader, KnowledgeStore
 from toolscript.settings import Settings
 
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from toolscript.adapters.mongo.knowledge import MongoKnowledge, MongoKnowledgeReader
 
 IN_MEMORY = "sqlite://"
-# A search waits 2 seconds for a store: a shorter timeout leaves time to report the reason.
-SEARCH_SECONDS = 1.5
 LIBRARY_SECONDS = 30.0
 
 
@@ -32,7 +31,7 @@ def store_url(settings: Settings) -> str:
 async def open_reader(settings: Settings, database: Database) -> KnowledgeReader:
     """Opens the read-only store for searches. Raises Invalid or Unavailable."""
     if settings.knowledge:
-        return _mongo(settings)[0].at(settings.knowledge, timeout_seconds=SEARCH_SECONDS)
+        return _mongo(settings)[0].at(settings.knowledge, timeout_seconds=current_limits().knowledge_store)
     return await _reader_of(database, store_url(settings))
 
 

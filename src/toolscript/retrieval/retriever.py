@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from toolscript.domain.deadline import Deadline
 from toolscript.domain.errors import ToolscriptError, UpstreamFailed
 from toolscript.domain.filters import EVERYTHING, Filter, Payload
 from toolscript.domain.search import (
@@ -26,7 +27,6 @@ from toolscript.domain.search import (
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Embedder
 from toolscript.retrieval.bm25 import QueryTerms, query_terms
-from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.query import DEFAULT_RULES, QueryRules
 from toolscript.retrieval.query_forms import CountTerms, weigh_query_forms
 from toolscript.retrieval.text.needs import MIN_CHARACTERS

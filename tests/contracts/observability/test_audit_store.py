@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.contracts.conftest import STORES
+from tests.fixtures.limits import set_limits
 from toolscript.adapters.sql import audit as module
 from toolscript.adapters.sql.audit import SqlAudit
 from toolscript.domain.audit import UNIQUE_BITS, AuditEvent, AuditKind, AuditQuery, first_id
 from toolscript.ports.observability import AuditStore
-from toolscript.services.support import call_log
 from toolscript.services.support.call_log import CallLog
 
 pytestmark = pytest.mark.req("G-16")
@@ -129,7 +129,7 @@ async def test_one_query_looks_at_a_limited_number_of_events_and_the_log_goes_on
     store: AuditStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "WINDOW", 10)
-    monkeypatch.setattr(call_log, "MAX_SECONDS", 60.0)
+    set_limits(monkeypatch, call_log_page=60.0)
     store.add([make_event(n, caller="ci" if n == 5 else "other") for n in range(100)])
     query = AuditQuery(tool="git__log", caller="ci")
     page = await store.list_events(query)
@@ -141,7 +141,7 @@ async def test_one_query_looks_at_a_limited_number_of_events_and_the_log_goes_on
 async def test_events_that_are_too_old_are_deleted_some_at_a_time(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "DELETED_AT_ONCE", 10)
     monkeypatch.setattr(module, "MAX_DELETIONS", 2)
-    monkeypatch.setattr(module, "CHECK_SECONDS", 0.0)
+    set_limits(monkeypatch, audit_check=0.0)
     now = START
     store = SqlAudit(url, max_days=30, clock=lambda: now)
     old = [make_event(n) for n in range(50)]
@@ -157,7 +157,7 @@ async def test_events_that_are_too_old_are_deleted_some_at_a_time(url: str, monk
 
 async def test_old_events_go_when_the_audit_is_too_large(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "DELETED_AT_ONCE", 100)
-    monkeypatch.setattr(module, "CHECK_SECONDS", 0.0)
+    set_limits(monkeypatch, audit_check=0.0)
     max_bytes = 300_000
     store = SqlAudit(url, max_bytes=max_bytes)
     deadline, number, size = time.monotonic() + 60, 0, 0

@@ -11,12 +11,12 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.fixtures.limits import set_limits
 from tests.fixtures.serving import replace_parts
 from toolscript.app.access import create_sign_in_code
 from toolscript.app.app import App, open_app
 from toolscript.domain.access import Scope
 from toolscript.domain.documents import Document
-from toolscript.services.access import keys
 from toolscript.settings import load_settings
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.served_app import ServedApp
@@ -38,8 +38,8 @@ ROUTES: list[tuple[str, str, dict[str, Any]]] = [
 @pytest.fixture(autouse=True)
 def _read_keys_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Instead of waiting until the keys that were read are too old."""
-    monkeypatch.setattr(keys, "READ_SECONDS", 60.0)
-    monkeypatch.setattr(keys, "MAX_AGE_SECONDS", 0.0)
+    set_limits(monkeypatch, keys_read=60.0)
+    set_limits(monkeypatch, keys_max_age=0.0)
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ import pytest
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
+from tests.fixtures.limits import set_limits
 from tests.servers import make_scripted_spec
 from toolscript.surfaces.cli.main import run
 
@@ -83,7 +84,7 @@ def test_a_broken_store_completes_nothing_and_says_nothing(
 def test_a_gateway_on_another_store_is_used(
     small_folder: Path, start_gateway: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolscript.surfaces.cli.client.completion.TIMEOUT_SECONDS", 60.0)
+    set_limits(monkeypatch, completion=60.0)
     monkeypatch.setenv("TOOLSCRIPT_STORE", "sqlite://")
     start_gateway()
     assert "filesystem__read_file" in complete("call", "filesystem__r")

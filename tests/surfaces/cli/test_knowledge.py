@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from tests.fixtures.examples import choose
 from tests.fixtures.knowledge_search import stock_mongo
+from tests.fixtures.limits import set_limits
 from tests.servers.preloaded import toolscript_command
 from tests.surfaces.cli.data_folders import copy_data
 from toolscript.settings import load_settings
@@ -391,7 +392,7 @@ def test_extractions_are_imported_and_invalid_lines_reported(ingested: Path) -> 
 def test_while_a_gateway_runs_knowledge_can_be_read_ingested_and_imported(
     books: Path, small_folder: Path, start_gateway: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolscript.surfaces.cli.ingest.job_client.POLL_SECONDS", 0.01)
+    set_limits(monkeypatch, upload_poll=0.01)
     monkeypatch.setenv("TOOLSCRIPT_KNOWLEDGE_RATE", "1")  # a minute, which does not hold for the owner of the folder
     knowledge("ingest", "books")
     listed, exported = run_json("knowledge", "list"), knowledge("export").stdout

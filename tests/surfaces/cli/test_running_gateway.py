@@ -19,6 +19,7 @@ from click.testing import CliRunner
 from filelock import FileLock
 
 from tests.fixtures.http_services import HttpDouble
+from tests.fixtures.limits import set_limits
 from toolscript.adapters.tokens.jwt import JwtVerifier, is_local_token
 from toolscript.domain.access import Principal
 from toolscript.domain.errors import NotFound, RateLimited, ToolscriptError, Unauthorized, Unavailable
@@ -299,7 +300,7 @@ def test_a_command_waits_for_another_that_uses_the_folder(lock: FileLock, monkey
 @pytest.mark.req("X-05")
 @pytest.mark.usefixtures("lock")
 def test_a_folder_that_stays_in_use_is_named(small_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "FOLDER_TIMEOUT_SECONDS", 0.2)
+    set_limits(monkeypatch, index_folder=0.2)
     result = CliRunner().invoke(run, ["documents", "list"])
     assert result.exit_code == 3, result.output
     assert f"the index folder {small_folder / 'index'} is in use by another process" in result.stderr

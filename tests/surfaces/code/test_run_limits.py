@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.fixtures.limits import set_limits
 from tests.fixtures.serving import serve
 from tests.servers import make_scripted_server
 from tests.surfaces.code.conftest import TIMEOUT_SECONDS, CodeClient
@@ -25,7 +26,6 @@ from toolscript.services.code.run import RunRequest
 from toolscript.services.code.slots import MAX_RUNS, MAX_RUNS_OF_USER, RunSlots
 from toolscript.settings import load_settings
 from toolscript.surfaces.callers import OWNER
-from toolscript.surfaces.http import server
 
 pytestmark = pytest.mark.req("C-02", "G-19")
 
@@ -78,7 +78,7 @@ async def test_programs_of_one_key_do_not_keep_out_those_of_others(
 async def test_a_gateway_that_stops_says_so_to_who_waits_for_a_program(
     client: CodeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "SHUTDOWN_TIMEOUT_SECONDS", 0.1)
+    set_limits(monkeypatch, shutdown_requests=0.1)
     async with httpx.AsyncClient(headers=client.http.headers, timeout=TIMEOUT_SECONDS) as http:
         async with serve(client.app) as url:
             before = await count_calls(client)

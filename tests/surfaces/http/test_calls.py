@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.fixtures.limits import set_limits
 from tests.servers import make_scripted_server
-from toolscript.adapters.observability import audit_sink
 from toolscript.app.app import App, open_app
 from toolscript.configuration.snippets import ConfigurationPlace
 from toolscript.domain.access import Scope
@@ -68,7 +68,7 @@ class Audited:
 async def audited(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Audited]:
-    monkeypatch.setattr(audit_sink, "INTERVAL_SECONDS", 0.01)  # tests wait for what is written
+    set_limits(monkeypatch, audit_interval=0.01)  # tests wait for what is written
     settings = load_settings(
         variables={},
         data_dir=tmp_path / "data",

@@ -15,6 +15,7 @@ import pytest
 import uvicorn
 from starlette.types import Message, Receive, Scope, Send
 
+from tests.fixtures.limits import set_limits
 from tests.fixtures.serving import serve
 from toolscript.app.app import App, open_app
 from toolscript.settings import load_settings
@@ -97,7 +98,7 @@ async def test_a_slow_head_is_refused(url: str, monkeypatch: pytest.MonkeyPatch)
     async with connect(url) as (reader, writer):
         writer.write(REQUEST)
         await reader.readuntil(b"\r\n\r\n")
-        monkeypatch.setattr(connection, "HEAD_SECONDS", 0.2)
+        set_limits(monkeypatch, request_head=0.2)
         writer.write(REQUEST[:-2])
         first, _, rest = (await read_all(reader)).partition(b"HTTP/1.1 ")
         async with connect(url) as (silent, _):
@@ -109,7 +110,7 @@ async def test_a_slow_head_is_refused(url: str, monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_a_slow_body_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "BODY_SECONDS", 0.2)
+    set_limits(monkeypatch, request_body=0.2)
     async with connect(url) as (reader, writer):
         writer.write(b"POST /api/v1/search HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
         status, error = await read_response(reader)
@@ -118,7 +119,7 @@ async def test_a_slow_body_is_refused(url: str, monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_a_body_in_pieces_is_not_slow(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "BODY_SECONDS", 0.5)
+    set_limits(monkeypatch, request_body=0.5)
     for _ in range(10):  # on a busy machine a pause between two pieces may be too long
         if await send_in_pieces(url) == b"200":
             return
@@ -218,8 +219,8 @@ async def test_no_timer_cuts_a_response(
     async with connect(address) as (reader, writer):
         writer.write(build_request("/stream"))
         await reader.readuntil(b"x" * application.size + b"\r\n")
-        monkeypatch.setattr(connection, "HEAD_SECONDS", 0.1)
-        monkeypatch.setattr(connection, "BODY_SECONDS", 0.1)
+        set_limits(monkeypatch, request_head=0.1)
+        set_limits(monkeypatch, request_body=0.1)
         writer.write(stray)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(reader.read(1), 0.5)
@@ -239,7 +240,7 @@ async def test_a_large_head_after_a_request_gets_no_response_of_its_own(address:
 async def test_a_response_that_is_not_read_does_not_keep_the_connection(
     address: str, application: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "BODY_SECONDS", 0.1)
+    set_limits(monkeypatch, request_body=0.1)
     application.size = 30_000_000
     async with connect(address) as (reader, writer):
         reader._transport.pause_reading()  # type: ignore[attr-defined]
@@ -268,13 +269,13 @@ async def test_trailers_do_not_become_headers(address: str, application: Applica
 async def test_a_client_that_waits_for_100_continue_is_not_slow(
     address: str, application: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "BODY_SECONDS", 0.1)
+    set_limits(monkeypatch, request_body=0.1)
     request = build_request("/read", "Content-Length: 1", "Expect: 100-continue", "Connection: close", method="POST")
     async with connect(address) as (reader, writer):
         writer.write(request)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(reader.read(1), 0.5)
-        application.before_reading = lambda: monkeypatch.setattr(connection, "BODY_SECONDS", 60.0)
+        application.before_reading = lambda: set_limits(monkeypatch, request_body=60.0)
         application.finish.set()
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 100")
         writer.write(b"a")
@@ -284,8 +285,8 @@ async def test_a_client_that_waits_for_100_continue_is_not_slow(
 async def test_the_time_of_a_client_that_waits_for_100_continue_begins_when_it_may_send(
     address: str, application: Application, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "BODY_SECONDS", 0.3)
-    application.before_reading = lambda: monkeypatch.setattr(connection, "BODY_SECONDS", 60.0)
+    set_limits(monkeypatch, request_body=0.3)
+    application.before_reading = lambda: set_limits(monkeypatch, request_body=60.0)
     application.finish.set()
     request = build_request("/read", "Content-Length: 1", "Expect: 100-continue", "Connection: close", method="POST")
     async with connect(address) as (reader, writer):
@@ -303,7 +304,7 @@ async def test_line_ends_do_not_keep_a_connection_open(
     async with connect(address) as (reader, writer):
         writer.write(build_request("/stream"))
         await reader.readuntil(b"x" * application.size)
-        monkeypatch.setattr(connection, "HEAD_SECONDS", 0.2)
+        set_limits(monkeypatch, request_head=0.2)
         application.finish.set()
         await reader.readuntil(b"0\r\n\r\n")
         writer.write(b"\r\n")

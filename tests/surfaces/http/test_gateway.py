@@ -12,13 +12,13 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from tests.fixtures.limits import set_limits
 from tests.servers import make_scripted_spec
 from toolscript.app.app import App, open_app
 from toolscript.app.engines import Servers
 from toolscript.domain.servers import ServerSpec, Transport
 from toolscript.services.servers.gateway import Gateway
 from toolscript.settings import Settings, load_settings
-from toolscript.surfaces.http import served_app
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.input_limits import MAX_BODY_BYTES
 from toolscript.surfaces.http.served_app import ServedApp
@@ -450,7 +450,7 @@ ROUTES = [
 async def test_every_route_is_a_503_while_the_engine_is_opening(
     small: Settings, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(served_app, "OPEN_TIMEOUT_SECONDS", 0.01)
+    set_limits(monkeypatch, open_app=0.01)
     async with open_client(ServedApp(small)) as http:
         error = refusal(await http.get(path), 503, "UNAVAILABLE")
         assert "search engine is not ready" in error["message"]
@@ -460,7 +460,7 @@ async def test_every_route_is_a_503_while_the_engine_is_opening(
 async def test_while_the_engine_does_not_open_calls_are_refused_and_health_works(
     small: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(served_app, "OPEN_TIMEOUT_SECONDS", 0.01)
+    set_limits(monkeypatch, open_app=0.01)
     async with open_client(ServedApp(small)) as http:
         refusal(await http.post("/tools/good__echo", json={"text": "x"}), 503, "UNAVAILABLE")
         assert (await http.get("/health")).json()["status"] == "ok"

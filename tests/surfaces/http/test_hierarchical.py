@@ -10,12 +10,12 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.fixtures.limits import set_limits
 from toolscript.app.app import App, open_app
 from toolscript.domain.catalog import Item, ItemType, Skill
 from toolscript.domain.servers import TrustPolicy
 from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.settings import Settings, load_settings
-from toolscript.surfaces.http import served_app
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.input_limits import MAX_BODY_BYTES
 from toolscript.surfaces.http.served_app import ServedApp
@@ -442,7 +442,7 @@ async def test_an_invalid_sync_is_refused(http: httpx.AsyncClient, body: dict[st
 async def test_while_the_application_is_being_opened_every_route_is_a_503(
     small: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(served_app, "OPEN_TIMEOUT_SECONDS", 0.01)
+    set_limits(monkeypatch, open_app=0.01)
     async with open_client(ServedApp(small, None, ready=False)) as http:
         for answer in (
             await http.post(SEARCH, json={"query": "x"}),

@@ -15,6 +15,7 @@ import pytest
 
 from tests.fixtures.examples import choose
 from tests.fixtures.faults import FAULTS, Fault, FaultyAdapter, hang, raising, returning
+from tests.fixtures.limits import set_limits
 from tests.fixtures.serving import replace_parts
 from toolscript.app.app import App, open_app
 from toolscript.domain.errors import Unavailable
@@ -25,7 +26,7 @@ from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.skill_points import SKILLS
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.tool_points import TOOLS
-from toolscript.services.tools.hierarchical_search import HierarchicalSearch, StageTimeouts
+from toolscript.services.tools.hierarchical_search import HierarchicalSearch
 from toolscript.services.tools.ranking import ToolRanking
 from toolscript.settings import load_settings
 from toolscript.surfaces.http.app import create_http_app
@@ -39,7 +40,14 @@ REQUEST = {"query": "read a file", "skill_threshold": 0.0, "tool_threshold": 0.0
 MAX_SECONDS = 30.0
 # All pass in the 200 s of a hang. The time for tools is also that for the catalogue, which is read while the time for
 # the embedding runs.
-TIMEOUTS = StageTimeouts(embedding=190.0, skills=150.0, tools=150.0, schemas=150.0)
+STAGE_SECONDS = 150.0
+
+
+@pytest.fixture(autouse=True)
+def _limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    stages = dict.fromkeys(("skills_stage", "tools_stage", "schemas_stage"), STAGE_SECONDS)
+    set_limits(monkeypatch, tool_embedding=190.0, **stages)
+
 
 PLACES: Mapping[str, tuple[str, str, str | None]] = {
     "embedder": ("embedder", "embed_query", None),
@@ -125,10 +133,10 @@ async def open_client(app: App, *faults: FaultyAdapter) -> AsyncIterator[httpx.A
         (name,) = [name for name, part in real.items() if part is faulty.real]
         parts[name] = faulty
     snapshots = CatalogueSnapshots(
-        parts["item_store"], parts["index"], SimilarityRange(0.0, 1.0), read_timeout=TIMEOUTS.skills / 2
+        parts["item_store"], parts["index"], SimilarityRange(0.0, 1.0), read_timeout=STAGE_SECONDS / 2
     )
     ranking = ToolRanking(Retriever(parts["embedder"], parts["index"]), load_capabilities())
-    search = HierarchicalSearch(ranking, snapshots, TIMEOUTS)
+    search = HierarchicalSearch(ranking, snapshots)
     serving = ServedApp(app.settings, replace_parts(app, hierarchical_search=search))
     transport = httpx.ASGITransport(create_http_app(serving), raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
@@ -295,7 +303,7 @@ async def test_concurrent_searches_wait_once_for_hanging_skills(filled: App) -> 
         clock = asyncio.get_running_loop()
         started = clock.time()
         answers = await asyncio.gather(*(search_ok(http, limit=1 + n % 50) for n in range(50)))
-    assert clock.time() - started < 40 * TIMEOUTS.skills
+    assert clock.time() - started < 40 * STAGE_SECONDS
     assert all(response["metadata"]["degraded"] == ["index"] for response in answers)
 
 

@@ -17,14 +17,13 @@ import httpx
 import jwt
 import pytest
 
+from tests.fixtures.limits import set_limits
 from tests.fixtures.serving import replace_parts
 from toolscript.app.app import App, local_token, open_app
 from toolscript.domain.access import Scope
 from toolscript.domain.documents import Document
-from toolscript.services.access import keys as module
 from toolscript.services.access.keys import Keys
 from toolscript.settings import load_settings
-from toolscript.surfaces.http import served_app
 from toolscript.surfaces.http.app import ROUTES, create_http_app
 from toolscript.surfaces.http.dependencies import get_scope
 from toolscript.surfaces.http.served_app import ServedApp
@@ -60,8 +59,8 @@ async def serve_app(app: App, **settings: Any) -> AsyncIterator[Gateway]:
 @pytest.fixture(autouse=True)
 def _read_keys_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Instead of waiting until the keys that were read are too old; and a busy machine must not use old ones."""
-    monkeypatch.setattr(module, "READ_SECONDS", 60.0)
-    monkeypatch.setattr(module, "MAX_AGE_SECONDS", 0.0)
+    set_limits(monkeypatch, keys_read=60.0)
+    set_limits(monkeypatch, keys_max_age=0.0)
 
 
 @pytest.fixture(scope="module")
@@ -237,7 +236,7 @@ async def test_logs_and_events_have_the_name_of_the_key_and_never_the_key(lines:
 async def test_while_the_gateway_starts_a_named_key_is_neither_accepted_nor_refused(
     gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(served_app, "OPEN_TIMEOUT_SECONDS", 0.01)
+    set_limits(monkeypatch, open_app=0.01)
     served = ServedApp(gateway.app.settings)
     transport = httpx.ASGITransport(create_http_app(served))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:

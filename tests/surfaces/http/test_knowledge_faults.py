@@ -21,13 +21,14 @@ from tests.fixtures.examples import choose
 from tests.fixtures.faults import FAULTS as COMMON_FAULTS
 from tests.fixtures.faults import Fault, FaultyAdapter, hang, returning
 from tests.fixtures.knowledge_search import HARBOUR, TIDES, WARNING, stock, stock_mongo
+from tests.fixtures.limits import set_limits
 from tests.fixtures.serving import replace_parts
 from toolscript.adapters.mongo.knowledge import MongoKnowledgeReader
 from toolscript.app.app import App
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.knowledge import KnowledgeRecords
+from toolscript.domain.limits import current_limits
 from toolscript.retrieval.retriever import Retriever
-from toolscript.services.knowledge import search as module
 from toolscript.services.knowledge.points import CHUNKS, EXTRACTIONS
 from toolscript.services.knowledge.search import KnowledgeSearch
 from toolscript.surfaces.http.app import create_http_app
@@ -67,8 +68,7 @@ async def app(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> A
 @pytest.fixture(autouse=True)
 def _deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each part has a minute when the one before hangs."""
-    for name, seconds in {"EMBEDDED_BY": 60.0, "RANKED_BY": 120.0, "READ_BY": 180.0}.items():
-        monkeypatch.setattr(module, name, seconds)
+    set_limits(monkeypatch, knowledge_embedding=60.0, knowledge_ranking=120.0, knowledge_reading=180.0)
 
 
 @asynccontextmanager
@@ -222,7 +222,7 @@ async def test_concurrent_searches_wait_no_longer_than_one(app: App) -> None:
         clock = asyncio.get_running_loop()
         began = clock.time()
         answers = await asyncio.gather(*(post_search(http, limit=1 + n) for n in range(50)))
-    assert clock.time() - began < 40 * module.READ_BY
+    assert clock.time() - began < 40 * current_limits().knowledge_reading
     assert {answer.status_code for answer in answers} == {503}
 
 

@@ -18,6 +18,7 @@ from PIL import Image
 
 from tests.fixtures.book_files import Typed, pdf
 from tests.fixtures.examples import choose
+from tests.fixtures.limits import set_limits
 from tests.fixtures.terminal import open_terminal
 from toolscript.settings import load_settings
 from toolscript.surfaces.cli.client.announcement import read_announcement
@@ -32,7 +33,7 @@ MAX_STOP_SECONDS = 40.0
 @pytest.fixture(autouse=True)
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands ask a gateway for the state of a job without a pause of a quarter of a second."""
-    monkeypatch.setattr("toolscript.surfaces.cli.ingest.job_client.POLL_SECONDS", 0.01)
+    set_limits(monkeypatch, upload_poll=0.01)
 
 
 def invoke(*arguments: str, code: int = 0) -> Result:

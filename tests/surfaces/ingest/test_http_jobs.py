@@ -13,10 +13,10 @@ import httpx
 import jwt
 import pytest
 
+from tests.fixtures.limits import set_limits
 from toolscript.app.app import App, local_token, open_app
 from toolscript.domain.access import Principal, Scope
 from toolscript.domain.files.jobs import Job, JobFile, JobTarget
-from toolscript.services.access import keys
 from toolscript.services.documents.request import DocumentQuery, SearchType
 from toolscript.services.knowledge.search import KnowledgeQuery
 from toolscript.settings import load_settings
@@ -103,7 +103,7 @@ async def test_uploaded_files_become_documents_of_the_tenant(served: tuple[App, 
 async def test_uploaded_files_become_knowledge_with_the_scope_admin(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keys, "MAX_AGE_SECONDS", 0.0)  # a new key is known at once
+    set_limits(monkeypatch, keys_max_age=0.0)  # a new key is known at once
     async with serve(tmp_path, api_key="the-key-of-the-operator") as (app, http):
         _, secret = await app.keys.create("searcher", [Scope.SEARCH])
         upload: dict[str, Any] = {"files": {"file": ("bees.md", b"# Bees\n\n## Hives\n\nA hive needs shade.")}}

@@ -19,7 +19,7 @@ from tests.fixtures.serving import serve
 from tests.servers import make_scripted_server
 from toolscript.app.app import App, open_app
 from toolscript.domain.access import Scope, ShareHolder
-from toolscript.services.access import keys
+from toolscript.domain.limits import current_limits
 from toolscript.settings import load_settings
 from toolscript.surfaces.http import input_limits, request_shares, valid_requests
 
@@ -212,4 +212,4 @@ async def test_a_revoked_key_loses_its_running_call(app: App) -> None:
 
 
 def test_a_revoked_key_is_noticed_within_two_seconds() -> None:
-    assert keys.MAX_AGE_SECONDS + valid_requests.CHECK_SECONDS < 2
+    assert current_limits().keys_max_age + valid_requests.CHECK_SECONDS < 2

@@ -13,11 +13,11 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.fixtures.limits import set_limits
 from tests.fixtures.serving import fill_searches, replace_parts
 from toolscript.app.app import App, local_token, open_app
 from toolscript.domain.access import Scope
 from toolscript.domain.documents import Document
-from toolscript.services.access import keys as module
 from toolscript.settings import load_settings
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.served_app import ServedApp
@@ -43,8 +43,8 @@ async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
 @pytest.fixture(autouse=True)
 def _read_keys_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Instead of waiting until the keys that were read are too old; and a busy machine must not use old ones."""
-    monkeypatch.setattr(module, "READ_SECONDS", 60.0)
-    monkeypatch.setattr(module, "MAX_AGE_SECONDS", 0.0)
+    set_limits(monkeypatch, keys_read=60.0)
+    set_limits(monkeypatch, keys_max_age=0.0)
 
 
 @dataclass

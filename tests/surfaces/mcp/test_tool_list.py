@@ -19,6 +19,7 @@ from mcp.client.subscriptions import ToolsListChanged
 from mcp_types import CallToolResult, ElicitResult, TextContent, Tool
 
 from tests.fixtures.examples import choose, scale_examples
+from tests.fixtures.limits import set_limits
 from tests.fixtures.serving import ALWAYS_LISTED, build_mcp_command, serve_configuration
 from tests.servers import make_scripted_spec
 from toolscript.app.app import App
@@ -443,7 +444,7 @@ async def test_a_gateway_that_is_starting_lists_our_own_tools_at_once_and_the_ot
 
 
 async def test_a_list_waits_no_longer_than_a_moment_for_the_application(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tool_list_requests, "MAX_START_SECONDS", 0.01)
+    set_limits(monkeypatch, tool_list=0.01)
 
     async def never(*_: Any) -> dict[str, Any]:
         await asyncio.Event().wait()
@@ -459,7 +460,7 @@ async def test_a_list_waits_no_longer_than_a_moment_for_the_application(monkeypa
 
 
 async def test_a_slow_list_of_a_ready_application_keeps_its_tools(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tool_list_requests, "MAX_START_SECONDS", 0)
+    set_limits(monkeypatch, tool_list=0)
     is_slow = False
 
     async def answer(*_: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
+from toolscript.domain.deadline import Deadline
 from toolscript.domain.errors import Invalid, InvalidArguments, Unavailable
 from toolscript.domain.search import (
     MAX_QUERY_CHARACTERS,
@@ -24,7 +25,6 @@ from toolscript.domain.search import (
     Vector,
 )
 from toolscript.ports.models import Embedder
-from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.query import QueryRules
 from toolscript.retrieval.retriever import NO_TERMS, Legs, Retriever
 

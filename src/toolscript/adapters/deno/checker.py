@@ -17,6 +17,7 @@ from toolscript.adapters.sandbox.bounded_json import read_json
 from toolscript.adapters.sandbox.program_hints import find_hint
 from toolscript.adapters.workers.process import stop_process
 from toolscript.domain.errors import Unavailable
+from toolscript.domain.limits import current_limits
 from toolscript.domain.programs import MAX_PROGRAM_PROBLEMS, Program, ProgramProblem
 
 # What is there beside the language itself. It stands first: the compiler reads the files that comments name only before
@@ -56,8 +57,6 @@ declare class URL {
 OPENING = "\nexport default async function () {\n"
 ROOT = "file:///toolscript"
 START_SECONDS = 30.0
-# Two checks that take as long as they may.
-TURN_SECONDS = 30.0
 MEMORY_BYTES = 2**29
 # It remembers a little of every program.
 MAX_CHECKS = 1000
@@ -107,7 +106,7 @@ class TypeScriptChecker:
     @asynccontextmanager
     async def _wait_for_turn(self) -> AsyncIterator[None]:
         try:
-            async with asyncio.timeout(TURN_SECONDS):
+            async with asyncio.timeout(current_limits().type_check_turn):
                 await self._lock.acquire()
         except TimeoutError:
             raise Unavailable("too many programs are being checked: try again later") from None

@@ -16,12 +16,11 @@ from toolscript.adapters.json_schema.plain_schemas import accept
 from toolscript.adapters.workers.process import start_worker, stop_process
 from toolscript.domain.catalog import Schema
 from toolscript.domain.errors import TimedOut, Unavailable
+from toolscript.domain.limits import current_limits
 from toolscript.ports.schemas import ArgumentProblem
 
 # Processor time of the worker, so that a busy machine fails no check. A check takes a few milliseconds.
 CHECK_SECONDS = 1.0
-START_SECONDS = 30.0
-TURN_SECONDS = 30.0
 # Elapsed time, for a worker that hardly gets a processor; where nothing counts processor time, it is what counts.
 MAX_CHECK_SECONDS = 20.0
 # Other calls wait while a check uses up its time, so that schema is not checked again at once. With large arguments it
@@ -62,7 +61,7 @@ class WorkerChecker:
         digest = hashlib.sha256(json.dumps(schema).encode()).hexdigest()
         self._refuse_paused(digest)
         try:
-            async with asyncio.timeout(TURN_SECONDS):
+            async with asyncio.timeout(current_limits().argument_check_turn):
                 await self._turn.acquire()
         except TimeoutError:
             raise TimedOut("other checks took too long") from None
@@ -125,7 +124,8 @@ class WorkerChecker:
         try:
             return await asyncio.shield(worker)
         except TimeoutError:
-            raise Unavailable(f"the worker that checks arguments did not start within {START_SECONDS:g} s") from None
+            seconds = current_limits().argument_check_start
+            raise Unavailable(f"the worker that checks arguments did not start within {seconds:g} s") from None
         except (OSError, ValueError) as error:
             raise Unavailable(f"arguments cannot be checked: {error}") from error
 
@@ -148,7 +148,7 @@ async def _start_ready() -> Process:
     """Starts a worker, and waits until it can check."""
     worker = await start_worker("toolscript.adapters.json_schema.worker")
     try:
-        async with asyncio.timeout(START_SECONDS):
+        async with asyncio.timeout(current_limits().argument_check_start):
             await _read(worker)
     except BaseException:
         await stop_process(worker)

@@ -42,6 +42,7 @@ from toolscript.adapters.mcp.server_log import LEVEL, ServerLog, request_message
 from toolscript.adapters.mcp.stdio import ServerProcess, stdio_transport
 from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import LoginRequired, TimedOut, ToolscriptError, Unavailable, UpstreamFailed
+from toolscript.domain.limits import current_limits
 from toolscript.domain.logins import describe_command, may_log_in
 from toolscript.domain.servers import NO_RELAY, CallRelay, CallResult, ServerListing, ServerSpec, Transport
 from toolscript.ports.logins import AccessTokens
@@ -49,7 +50,6 @@ from toolscript.ports.servers import OnLog, ignore_log
 
 MAX_PAGES = 1000
 HTTP_TIMEOUT_SECONDS = 30.0
-PING_TIMEOUT_SECONDS = 10.0
 SUBSCRIBE_TIMEOUT_SECONDS = 10.0
 SHUTDOWN_TIMEOUT_SECONDS = 1.0
 SESSION_HEADER = "mcp-session-id"
@@ -208,11 +208,11 @@ class McpServer:
         if self._is_busy():
             return
         try:
-            async with asyncio.timeout(PING_TIMEOUT_SECONDS):
+            async with asyncio.timeout(current_limits().ping):
                 await self._session.send_ping()
         except TimeoutError as error:
             if not self._is_busy():
-                raise Unavailable(f"no answer to a ping within {PING_TIMEOUT_SECONDS:g} s") from error
+                raise Unavailable(f"no answer to a ping within {current_limits().ping:g} s") from error
         except MCPError as error:
             if not self._is_busy() and self._connection.may_be_lost(error):
                 raise Unavailable(await self._connection.reason(error)) from error
@@ -316,7 +316,7 @@ class McpServer:
         if self._spec.transport is Transport.STDIO:
             return True
         try:
-            async with asyncio.timeout(PING_TIMEOUT_SECONDS):
+            async with asyncio.timeout(current_limits().ping):
                 await self._session.send_ping()
         except TimeoutError:
             return not was_busy and self._calls <= own_calls

@@ -17,9 +17,8 @@ from mcp_types import RequestId
 
 from toolscript.adapters.mcp.messages import PendingResults, read_answer, read_events
 from toolscript.adapters.outgoing.client import BoundedClient, is_event_stream
+from toolscript.domain.limits import current_limits
 
-# An answer to a notification or to an answer of ours is an empty one.
-NOTIFICATION_TIMEOUT_SECONDS = 10.0
 _ACCEPTED, _ABANDONED = 202, 499
 # As the SDK writes them.
 _REQUEST = re.compile(rb'\{"jsonrpc":"2\.0","id":(\d{1,18}),"method":')
@@ -46,7 +45,7 @@ class ServerClient(BoundedClient):
         if found := _REQUEST.match(content):
             return await self._send_request(int(found[1]), request, **options)
         try:
-            async with asyncio.timeout(NOTIFICATION_TIMEOUT_SECONDS):
+            async with asyncio.timeout(current_limits().notification):
                 return await super().send(request, **options)
         except TimeoutError:
             return httpx2.Response(_ACCEPTED, request=request)

@@ -28,9 +28,9 @@ from toolscript.domain.audit import (
     AuditState,
 )
 from toolscript.domain.errors import Unavailable
+from toolscript.domain.limits import current_limits
 from toolscript.ports.observability import AuditStore
 
-INTERVAL_SECONDS = 0.2
 RETRY_SECONDS = 1.0
 _KINDS = (
     dict.fromkeys(CALL_EVENTS, AuditKind.CALLS)
@@ -53,7 +53,7 @@ class AuditSink(QueuedSink):
     def __init__(
         self, store: AuditStore, *, queue_size: int = QUEUE_SIZE, retry_seconds: float = RETRY_SECONDS
     ) -> None:
-        super().__init__(self._write, queue_size=queue_size, interval=INTERVAL_SECONDS)
+        super().__init__(self._write, queue_size=queue_size, interval=current_limits().audit_interval)
         self._store = store
         self._retry_seconds = retry_seconds
         self._numbers = count(random.getrandbits(UNIQUE_BITS))

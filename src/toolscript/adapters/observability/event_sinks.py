@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolscript.adapters.outgoing.remote_services import hide_credentials, require_http_url
 from toolscript.adapters.storage.private_files import make_private_folder, open_private
+from toolscript.domain.limits import current_limits
 from toolscript.ports.observability import EventSink
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ QUEUE_SIZE = 10_000
 BATCH = 100
 INTERVAL_SECONDS = 1.0
 FILE_INTERVAL_SECONDS = 0.1
-SHUTDOWN_TIMEOUT_SECONDS = 2.0
 TIMEOUT_SECONDS = 5.0
 RETRY_AFTER_SECONDS = 0.2
 SERVER_FAULT, TOO_MANY, GOOD = 500, 429, range(200, 300)
@@ -88,7 +88,7 @@ class QueuedSink:
             self._closing.set()
             self._changed.notify()
         if self._thread:
-            await asyncio.to_thread(self._thread.join, SHUTDOWN_TIMEOUT_SECONDS)
+            await asyncio.to_thread(self._thread.join, current_limits().shutdown_events)
         with self._changed:
             self.dropped += len(self._waiting)
             self._waiting.clear()
@@ -182,7 +182,7 @@ class _Collector:
 
         self._client = self._client or httpx.Client(follow_redirects=False)
         headers = {"Content-Type": "application/json"}
-        timeout = SHUTDOWN_TIMEOUT_SECONDS / 2 if closing.is_set() else TIMEOUT_SECONDS
+        timeout = current_limits().shutdown_events / 2 if closing.is_set() else TIMEOUT_SECONDS
         try:
             with self._client.stream("POST", self._url, content=body, headers=headers, timeout=timeout) as response:
                 status = response.status_code

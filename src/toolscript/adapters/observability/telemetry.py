@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from toolscript import __version__
 from toolscript.adapters.outgoing.remote_services import require_http_url
 from toolscript.domain.audit import CALL_EVENTS, SEARCH_EVENTS
+from toolscript.domain.limits import current_limits
 from toolscript.domain.requests import current_request
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 PREFIX = "search."
 PATH = "/v1/traces"
 NAME = "toolscript"
-TIMEOUT_SECONDS = 2.0
 SERVER_FAULT = 500
 CALL_EVENT = "tools.call"
 EVENT_FIELDS = (
@@ -100,7 +100,7 @@ class Telemetry:
         # In a thread: shutdown waits for the collector without a limit.
         closing = threading.Thread(target=self._provider.shutdown, daemon=True)
         closing.start()
-        await asyncio.to_thread(closing.join, TIMEOUT_SECONDS)
+        await asyncio.to_thread(closing.join, current_limits().trace_export)
 
     def _find_host_tracer(self) -> Tracer | None:
         """The tracer of a provider that the host has set for the whole process."""
@@ -130,7 +130,8 @@ def _open_provider(url: str) -> TracerProvider:
 
     resource = Resource.create({SERVICE_NAME: NAME, SERVICE_VERSION: __version__})
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=url, timeout=TIMEOUT_SECONDS)))
+    exporter = OTLPSpanExporter(endpoint=url, timeout=current_limits().trace_export)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
     return provider
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from toolscript.domain.errors import Invalid, Unavailable
+from toolscript.domain.limits import current_limits
 from toolscript.domain.search import SimilarityRange
 
 # In the package: a model for every kind of text, and one for tools.
@@ -28,7 +29,6 @@ ONNX_FILES = (
     "model_fp16.onnx",
 )
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
-HUB_TIMEOUT_SECONDS = 2.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +143,7 @@ def _require_hub(name: str, hub_url: str) -> None:
     import httpx
 
     try:
-        httpx.head(hub_url, timeout=HUB_TIMEOUT_SECONDS, follow_redirects=False)
+        httpx.head(hub_url, timeout=current_limits().model_hub, follow_redirects=False)
     except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
         raise Unavailable(
             f"model {name} is not on this machine and the hub {hub_url} cannot be reached ({type(error).__name__})",

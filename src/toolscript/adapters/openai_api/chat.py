@@ -28,10 +28,10 @@ from toolscript.adapters.outgoing.remote_services import (
     require_unique_keys,
 )
 from toolscript.domain.errors import Invalid, Unavailable, UpstreamFailed
+from toolscript.domain.limits import current_limits
 from toolscript.domain.prompts import Prompt
 
 MAX_WAIT_SECONDS = 20.0
-FIRST_WAIT_SECONDS = 0.5
 MAX_REASON_LENGTH = 300
 MAX_QUOTE_LENGTH = 4000
 NO_KEY = "no-key-is-set"
@@ -141,7 +141,7 @@ class OpenAiChat:
                 raise self._fail(f"sent more than the maximum of {MAX_CHAT_BYTES} bytes") from None
             except (openai.OpenAIError, httpx2.HTTPError, TimeoutError) as error:
                 reason, wait = self._clean(f"{error} {error.__cause__ or ''}".strip() or "timeout"), None
-            wait = FIRST_WAIT_SECONDS * 2**tries if wait is None else wait
+            wait = current_limits().chat_first_wait * 2**tries if wait is None else wait
             tries, waited = tries + 1, waited + wait
             if tries > self._retries or waited > MAX_WAIT_SECONDS:
                 raise Unavailable(

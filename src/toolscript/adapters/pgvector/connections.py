@@ -14,13 +14,13 @@ from toolscript.adapters.storage.outages import Outage
 from toolscript.adapters.storage.postgres import (
     FAULTS,
     READ_SECONDS,
-    STATEMENT_SECONDS,
     WRITE_SECONDS,
     Connection,
     PostgresPool,
 )
 from toolscript.adapters.workers.threads import WorkerThreads
 from toolscript.domain.errors import Invalid
+from toolscript.domain.limits import current_limits
 
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ class Connections:
             url,
             part="index",
             size=WORKERS,
-            settings=f"-c statement_timeout={STATEMENT_SECONDS * 1000} -c jit=off",
+            settings=f"-c statement_timeout={current_limits().statement * 1000} -c jit=off",
             prepare_threshold=None,  # so that every statement is planned for its filter
         )
         self.connect = self._pool.connect
@@ -61,7 +61,7 @@ class Connections:
             raise Invalid(f"the index rejects a value: {reason(error)}", details=_FIELD) from error
         except psycopg.errors.QueryCanceled as error:
             raise Outage(
-                f"the index {address} did not answer within {STATEMENT_SECONDS:g} seconds: {reason(error)}",
+                f"the index {address} did not answer within {current_limits().statement:g} seconds: {reason(error)}",
                 details=_FIELD,
             ) from error
         except FAULTS as error:

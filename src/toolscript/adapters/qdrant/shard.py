@@ -27,6 +27,7 @@ from toolscript.adapters.qdrant.index import SCROLL_PAGE, Selection
 from toolscript.adapters.storage.disk_space import RESERVED_BYTES, measure_free_space, require_space
 from toolscript.adapters.storage.private_files import FILE_MODE, make_private_folder, open_private, private_umask
 from toolscript.domain.errors import DiskFull, IndexDamaged, Unavailable
+from toolscript.domain.limits import current_limits
 from toolscript.domain.search import Candidate, Collection, FieldType
 
 UPSERT_BATCH = 128
@@ -44,7 +45,6 @@ DAMAGED = "damaged"
 # While points keep coming, optimising waits until there are half as many as were optimised before: otherwise a long
 # ingest would build the same graph over and over. Once nothing was written for a while, it does not wait.
 GROWTH = 0.5
-QUIET_SECONDS = 5.0
 # Ids of points that are cached for searches without payloads: some 200 bytes each.
 MAX_CACHED_IDS = 200_000
 
@@ -265,7 +265,7 @@ class Shard:
         if self._is_due():
             self._start_optimising()
         elif self._is_due(growth=0.0):
-            self._timer = asyncio.get_running_loop().call_later(QUIET_SECONDS, self._start_optimising)
+            self._timer = asyncio.get_running_loop().call_later(current_limits().optimise_after, self._start_optimising)
 
     async def wait_until_idle(self) -> None:
         while self._timer or (self._task and not self._task.done()):

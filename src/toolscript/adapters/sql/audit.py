@@ -22,6 +22,7 @@ from toolscript.domain.audit import (
     CallTime,
     first_id,
 )
+from toolscript.domain.limits import current_limits
 
 T = TypeVar("T")
 
@@ -36,7 +37,6 @@ WINDOW = 5000
 DAY_SECONDS = 86_400.0
 # Old events are deleted in transactions of 1000, which take some 10 ms, so that none waits long.
 DELETED_AT_ONCE, MAX_DELETIONS = 1000, 5
-CHECK_SECONDS = 1.0
 # PostgreSQL's files do not shrink: the size is estimated from the number of rows.
 ROW_BYTES = 500
 _SQLITE_BYTES = (
@@ -66,7 +66,7 @@ class SqlAudit:
     def add(self, events: Sequence[AuditEvent]) -> None:
         rows = [asdict(event) | {"kind": _KINDS.index(event.kind)} for event in events]
         self._open().write_and_wait(lambda session: session.run_many(_INSERT, rows))
-        if time.monotonic() - self._checked_at >= CHECK_SECONDS:
+        if time.monotonic() - self._checked_at >= current_limits().audit_check:
             self._checked_at = time.monotonic()
             self._delete_old()
 

@@ -14,8 +14,9 @@ from psycopg.types.json import Json
 
 from toolscript.adapters.sql.session import Dialect, Session, get_first_line
 from toolscript.adapters.storage.outages import Outage
-from toolscript.adapters.storage.postgres import FAULTS, STATEMENT_SECONDS, WRITE_SECONDS, PostgresPool
+from toolscript.adapters.storage.postgres import FAULTS, WRITE_SECONDS, PostgresPool
 from toolscript.domain.errors import Unavailable
+from toolscript.domain.limits import current_limits
 
 
 @cache
@@ -67,7 +68,8 @@ class PostgresSessions:
 
     def __init__(self, url: str, *, size: int, read_only: bool = False) -> None:
         """Does not connect. Raises Invalid for an unusable URL."""
-        settings = f"-c search_path=mcp,documents,knowledge,public -c statement_timeout={STATEMENT_SECONDS * 1000}"
+        timeout = current_limits().statement * 1000
+        settings = f"-c search_path=mcp,documents,knowledge,public -c statement_timeout={timeout}"
         if read_only:
             settings += " -c default_transaction_read_only=on"
         self._pool = PostgresPool(url, part="store", size=size, settings=settings, row_factory=dict_row)

@@ -19,10 +19,9 @@ from toolscript.domain.errors import Invalid
 
 CONNECT_SECONDS = 5
 # How long a server may send nothing before it counts as not answering: it may be stopped, or the network cut. A
-# statement that writes may wait for other writers, until the server's own statement_timeout ends it.
+# statement that writes may wait for other writers, until `current_limits().statement` ends it.
 READ_SECONDS = 10.0
-STATEMENT_SECONDS = 30
-WRITE_SECONDS = STATEMENT_SECONDS + 5.0
+WRITE_SECONDS = 35.0
 # Finds out that the network dropped a connection: after about 60 s without traffic, or 30 s without an acknowledgement.
 KEEPALIVES = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 30_000}
 # How often a thread that waits for a new connection looks whether connecting has failed.

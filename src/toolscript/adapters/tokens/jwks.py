@@ -17,6 +17,7 @@ import jwt
 from toolscript.adapters.outgoing.bounds import MAX_KEY_SET_BYTES
 from toolscript.adapters.outgoing.remote_services import hide_credentials, is_http_url
 from toolscript.domain.errors import Invalid, Unavailable
+from toolscript.domain.limits import current_limits
 
 SETTING = "TOOLSCRIPT_JWT_JWKS"
 # The key type and curve of each algorithm; never taken from a token.
@@ -33,7 +34,6 @@ MAX_KEYS = 100
 CACHE_SECONDS = 600.0
 RETRY_SECONDS = 30.0
 FIRST_RETRY_SECONDS = 2.0
-TIMEOUT_SECONDS = 5.0
 
 # The id of a key, the one algorithm that it may be used with, and the key.
 PublicKey = tuple[str | None, str, jwt.PyJWK]
@@ -88,7 +88,7 @@ class KeySet:
         try:
             keys = _parse_keys(await self._fetch() if self._is_remote else await asyncio.to_thread(self._read_file))
         except (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, RecursionError, TimeoutError) as error:
-            self._last_error = str(error) or f"no complete response within {TIMEOUT_SECONDS:g} seconds"
+            self._last_error = str(error) or f"no complete response within {current_limits().key_set:g} seconds"
             log.warning("keys_not_read", extra={"place": self._public_place, "reason": self._last_error})
         else:
             if not keys:
@@ -100,12 +100,12 @@ class KeySet:
             self._refreshed_at = self._tried_at
 
     async def _fetch(self) -> bytes:
-        self._client = self._client or httpx.AsyncClient(follow_redirects=False, timeout=TIMEOUT_SECONDS)
+        self._client = self._client or httpx.AsyncClient(follow_redirects=False, timeout=current_limits().key_set)
         # Uncompressed: a small compressed response could expand beyond the limit.
         headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
         body = bytearray()
         async with (
-            asyncio.timeout(TIMEOUT_SECONDS),
+            asyncio.timeout(current_limits().key_set),
             self._client.stream("GET", self._place, headers=headers) as response,
         ):
             if response.status_code != httpx.codes.OK:

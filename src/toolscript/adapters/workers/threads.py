@@ -9,11 +9,9 @@ from typing import TypeVar
 
 from toolscript.adapters.storage.outages import Outage, OutageWatch
 from toolscript.domain.errors import Unavailable
+from toolscript.domain.limits import current_limits
 
 T = TypeVar("T")
-
-# How long a call may wait until a thread is free. When the server does not answer, all threads wait for it.
-MAX_WAIT_SECONDS = 10.0
 
 
 class WorkerThreads:
@@ -33,14 +31,15 @@ class WorkerThreads:
             raise Unavailable(f"the {self._part} is closed", details={"adapter": self._part})
         with self._outages.watch():
             job = self._threads.submit(work)
-            timer = asyncio.get_running_loop().call_later(MAX_WAIT_SECONDS, job.cancel)  # no effect once it has begun
+            seconds = current_limits().free_thread
+            timer = asyncio.get_running_loop().call_later(seconds, job.cancel)  # no effect once it has begun
             try:
                 return await asyncio.wrap_future(job)
             except asyncio.CancelledError:
                 task = asyncio.current_task()
                 if task and task.cancelling():
                     raise
-                raise Outage(f"the {self._part} was busy for {MAX_WAIT_SECONDS:g} seconds") from None
+                raise Outage(f"the {self._part} was busy for {seconds:g} seconds") from None
             finally:
                 timer.cancel()
 

@@ -29,17 +29,16 @@ from toolscript.domain.access import (
     is_tenant_name,
 )
 from toolscript.domain.errors import Invalid, Unavailable
+from toolscript.domain.limits import current_limits
 from toolscript.ports.access import KeyStore
 
 PREFIX = "tsk_"
 SECRET_BYTES = 32
-MAX_AGE_SECONDS = 1.0
 # A secret that is not found may be that of a key which was created a moment ago, so the keys are read again, but not
 # more often than this: anyone can send wrong secrets.
 MIN_PAUSE_SECONDS = 0.1
 MAX_AGE_WITHOUT_STORE_SECONDS = 300.0
-# How long requests wait for one reading of the keys: before they use the previous ones, and if there are none yet.
-READ_SECONDS = 0.5
+# How long requests wait for the first reading of the keys.
 FIRST_READ_SECONDS = 10.0
 NAME_RULE = "1 to 64 letters, digits, dots, hyphens and underscores"
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -173,13 +172,14 @@ class Keys:
         return keys
 
     async def _get_current(self, max_age: float | None = None) -> Mapping[str, AccessKey]:
-        """The keys by digest: at most MAX_AGE_SECONDS old, or the last known keys while the store does not answer."""
+        """The keys by digest: at most `keys_max_age` seconds old, or the last known while the store does not answer."""
         now = self._monotonic()
-        if self._reading is None and now - self._tried_at >= (MAX_AGE_SECONDS if max_age is None else max_age):
+        max_age = current_limits().keys_max_age if max_age is None else max_age
+        if self._reading is None and now - self._tried_at >= max_age:
             self._reading_count += 1
             self._reading = asyncio.create_task(self._read())
             self._unanswered_since = now if self._unanswered_since is None else self._unanswered_since
-            self._wait_until = now + (FIRST_READ_SECONDS if self._by_digest is None else READ_SECONDS)
+            self._wait_until = now + (FIRST_READ_SECONDS if self._by_digest is None else current_limits().keys_read)
         if self._reading is not None:
             await asyncio.wait({self._reading}, timeout=max(0.0, self._wait_until - now))
         if self._by_digest is None:

@@ -13,13 +13,13 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from toolscript.domain.errors import Conflict, Forbidden, NotFound, TimedOut, Unavailable
+from toolscript.domain.limits import current_limits
 from toolscript.domain.logins import Login, LoginName, name_login
 from toolscript.domain.servers import ServerSpec
 from toolscript.services.access.logins import Logins, require_login
 from toolscript.services.support.server_changes import ServerChanges, describe_login
 
-# How long a person may take, and how long the requests to the authorization server before and after that.
-LOGIN_SECONDS = 600.0
+# How long the requests to the authorization server may take, before and after a person logs in.
 START_SECONDS = 60.0
 FINISH_SECONDS = 90.0
 MAX_FLOWS = 20
@@ -38,10 +38,10 @@ class WaitingBrowser:
         """Hands the URL out and waits for the address. Raises TimedOut."""
         self.url.set_result(url)
         try:
-            async with asyncio.timeout(LOGIN_SECONDS):
+            async with asyncio.timeout(current_limits().login):
                 return await self.address
         except TimeoutError:
-            raise TimedOut(f"nobody logged in within {LOGIN_SECONDS:g} s: begin again") from None
+            raise TimedOut(f"nobody logged in within {current_limits().login:g} s: begin again") from None
 
 
 @dataclass(frozen=True, slots=True)

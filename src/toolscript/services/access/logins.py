@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from toolscript.domain.errors import Invalid, ToolscriptError, Unauthorized, Unavailable
+from toolscript.domain.limits import current_limits
 from toolscript.domain.logins import Login, LoginName, LoginState, StoredLogin, may_log_in, name_login
 from toolscript.domain.servers import ServerSpec, Transport
 from toolscript.ports.logins import AuthorizationServers, Browser, LoginStore
@@ -22,13 +23,9 @@ LEEWAY_SECONDS = 5.0
 # Longer than a request to an authorization server may take: only a gateway that has died is overtaken.
 CLAIM_SECONDS = 60.0
 WAIT_SECONDS = 0.1
-POLL_SECONDS = 1.0
-# How long a request waits to learn whether there is a login: most servers need none.
-READ_SECONDS = 2.0
 # How long requests do not ask a store again that did not answer.
 STORE_PAUSE_SECONDS = 10.0
-# How long the end of the gateway waits for renewals.
-CLOSE_SECONDS = 3.0
+# How long the end of the gateway waits for the store to release its claims.
 RELEASE_SECONDS = 1.0
 # A server that refuses a new token refuses the next one, too.
 RENEWAL_PAUSE_SECONDS = 300.0
@@ -128,7 +125,7 @@ class Logins:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
         if self._renewals:
-            _, late = await asyncio.wait(self._renewals, timeout=CLOSE_SECONDS)
+            _, late = await asyncio.wait(self._renewals, timeout=current_limits().login_close)
             for renewal in late:
                 renewal.cancel()
             if late:
@@ -136,7 +133,7 @@ class Logins:
 
     async def _follow(self) -> None:
         while True:
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(current_limits().login_poll)
             if not self._known:
                 continue
             try:
@@ -154,7 +151,7 @@ class Logins:
         if time.monotonic() < self._ask_again_at:
             raise silence
         try:
-            async with asyncio.timeout(READ_SECONDS):
+            async with asyncio.timeout(current_limits().login_read):
                 stored = await self._store.read(name)
         except TimeoutError:
             self._ask_again_at = time.monotonic() + STORE_PAUSE_SECONDS

@@ -20,6 +20,7 @@ from typing import Any, Generic, TypeVar
 from toolscript.domain.catalog import Item, Schemas, StoredItem
 from toolscript.domain.errors import ToolscriptError
 from toolscript.domain.feedback import Step
+from toolscript.domain.limits import current_limits
 from toolscript.domain.search import SimilarityRange
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.stores import CatalogueVersion, ItemStore
@@ -33,10 +34,6 @@ SKILL_MAP_FIELDS = (
     *("skill_id", "name", "description", "tool_count", "is_active"),
     *("tightness", "is_facet", "tools", "also"),
 )
-# How often the version in the store is read; a notification of a change comes earlier, where there are some.
-POLL_SECONDS = 1.0
-# Changes come in groups; between two of them the catalogue is not read.
-PAUSE_SECONDS = 0.3
 # While somebody searches, `warm_up` reads this many items at a time, then rests twice as long as that took.
 PAGE, REST = 16, 2
 SEARCHING_SECONDS = 1.0
@@ -222,8 +219,8 @@ class CatalogueSnapshots:
                 if not is_failing:
                     log.warning("catalogue_not_followed", extra={"reason": f"{type(error).__name__}: {error}"})
                 is_failing = True
-            await asyncio.sleep(PAUSE_SECONDS)
-            await version.wait_for_change(POLL_SECONDS)
+            await asyncio.sleep(current_limits().catalogue_pause)
+            await version.wait_for_change(current_limits().catalogue_poll)
 
     async def close(self) -> None:
         """Cancels the running reads, and following."""

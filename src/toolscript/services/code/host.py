@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from contextvars import ContextVar, copy_context
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,15 +14,17 @@ from toolscript.codegen.signatures import format_signature
 from toolscript.domain.access import Caller
 from toolscript.domain.audit import OK
 from toolscript.domain.catalog import Item, ItemType
+from toolscript.domain.deadline import Deadline
 from toolscript.domain.errors import Forbidden, InvalidArguments, NotFound, ToolscriptError
+from toolscript.domain.limits import current_limits
 from toolscript.domain.programs import CallRecord, Language, LimitReached, RunEnd, RunLimits
 from toolscript.domain.requests import current_request, set_request
 from toolscript.domain.search import MAX_CLOSEST
-from toolscript.domain.servers import Ask, CallRelay, CallResult
+from toolscript.domain.servers import CallRelay, CallResult
 from toolscript.services.code.budget import RunBudget
 from toolscript.services.code.sessions import SessionResults
 from toolscript.services.code.toolset import Toolsets
-from toolscript.services.tools.call import ANSWER_SECONDS, CallTool
+from toolscript.services.tools.call import CallTool
 from toolscript.services.tools.feedback import Feedback
 from toolscript.services.tools.hybrid_search import ToolSearch
 
@@ -89,27 +91,23 @@ class RunHost:
         # Large results take seconds of a thread that all runs share: one of each run at a time.
         self._result_turn = asyncio.Lock()
         self._steps = 0
-        self._questions = 0
-        self._seconds_left = 0.0
-        """The wall time that was left when the first of the open questions was asked."""
         self._output: list[str] = []
         self._output_bytes = 0
         self.calls: list[CallRecord] = []
         self.has_begun = False
-        self.timeout: asyncio.Timeout | None = None
+        self.deadline: Deadline | None = None
         """The wall time of the run from its beginning: it stands still while a person is asked."""
 
     def begin(self) -> None:
         """Lets the time of the program begin."""
         self.has_begun = True
-        if self.timeout and not self.timeout.expired():
-            self.timeout.reschedule(asyncio.get_running_loop().time() + self._limits.seconds)
+        if self.deadline:
+            self.deadline.restart(self._limits.seconds)
 
     def get_rest(self, seconds: float) -> RunLimits:
         """The limits of a workflow that the program calls now and that may take so many seconds. Raises
         InvalidArguments when there is no processor time left."""
-        end = self.timeout.when() if self.timeout else None
-        left = self._limits.seconds if end is None else end - asyncio.get_running_loop().time()
+        left = self.deadline.seconds_left if self.deadline else self._limits.seconds
         return self.budget.get_rest(seconds, left)
 
     @property
@@ -245,7 +243,10 @@ class RunHost:
             await self._report_step(f"{tool_id}: {message or share}")
 
         async def ask(method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-            return await self._ask(relay.ask, method, params) if relay.ask else {}
+            if relay.ask is None:
+                return {}
+            with self.deadline.pause(current_limits().answer) if self.deadline else nullcontext():
+                return await relay.ask(method, params)
 
         return replace(
             relay,
@@ -254,22 +255,6 @@ class RunHost:
             capabilities=relay.capabilities if relay.ask else None,
             ask=ask if relay.ask else None,
         )
-
-    async def _ask(self, ask: Ask, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        timeout, loop = self.timeout, asyncio.get_running_loop()
-        end = timeout.when() if timeout else None
-        if timeout is None or end is None or timeout.expired():
-            return await ask(method, params)
-        if not self._questions:
-            self._seconds_left = end - loop.time()
-        self._questions += 1
-        timeout.reschedule(loop.time() + self._seconds_left + ANSWER_SECONDS)
-        try:
-            return await ask(method, params)
-        finally:
-            self._questions -= 1
-            if not self._questions and not timeout.expired():
-                timeout.reschedule(loop.time() + self._seconds_left)
 
     async def _report_step(self, message: str) -> None:
         """Progress only grows, also while several calls run."""

@@ -17,6 +17,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from toolscript.domain.access import Caller
+from toolscript.domain.deadline import Deadline
 from toolscript.domain.errors import InvalidArguments, NotFound, Unavailable
 from toolscript.domain.programs import (
     DEFAULT_LIMITS,
@@ -202,7 +203,8 @@ class RunCode:
 async def run_within_limits(sandbox: Sandbox, program: Program, host: RunHost, limits: RunLimits) -> ProgramOutcome:
     """How the program ends, within its time from its beginning. Raises Unavailable when it does not begin."""
     own = SandboxLimits(limits.cpu_seconds, limits.memory_mb * 2**20, limits.output_bytes)
-    host.timeout = timeout = asyncio.timeout(START_SECONDS)
+    host.deadline = Deadline(START_SECONDS)
+    timeout = host.deadline.timeout()
     try:
         async with timeout:
             return _add_advice(await sandbox.run(program, host, own))

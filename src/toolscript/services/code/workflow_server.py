@@ -10,12 +10,12 @@ from typing import Any
 from toolscript.domain.access import Caller, Scope
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import ToolscriptError, UpstreamFailed
+from toolscript.domain.limits import current_limits
 from toolscript.domain.programs import RunEnd, RunReport, Workflow
 from toolscript.domain.requests import current_request
 from toolscript.domain.servers import NO_RELAY, CallRelay, CallResult, ServerListing
 from toolscript.services.code.host import RunCaller
 from toolscript.services.code.workflows import Workflows
-from toolscript.services.tools.call import ANSWER_SECONDS
 
 # The rest is for the checks of arguments and program.
 OWN_SHARE = 0.95
@@ -46,7 +46,7 @@ class WorkflowServer:
         caller = Caller(name, "" if name else request.client_address)
         run_caller = RunCaller(caller, relay, Scope.SEARCH in request.scopes, is_counted=True)
         # Its own limit comes first, whose report says what was printed; questions stop the clocks of both.
-        seconds = (within - ANSWER_SECONDS if relay.ask else within) * OWN_SHARE
+        seconds = (within - current_limits().answer if relay.ask else within) * OWN_SHARE
         try:
             workflow = await self._workflows.get(item.name)
             report = await self._workflows.run(workflow, arguments, run_caller, seconds=seconds)

@@ -13,12 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from toolscript.domain.deadline import Deadline
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.filters import Condition, Filter, Op
+from toolscript.domain.limits import current_limits
 from toolscript.domain.search import Candidate, SearchPart, SearchReport, TermCounts, TermMatches, round_scores
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.stores import DocumentStore
-from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.fusion import FUSIONS, sort_scores
 from toolscript.retrieval.relevance import (
     MAX_RARE,
@@ -45,7 +46,6 @@ ENOUGH = 100
 # Every document that a page can reach: maximum offset + maximum hits.
 REACH = 10_200
 FUSED_DIGITS = 9
-EMBEDDING_SECONDS = 5.0
 
 log = logging.getLogger(__name__)
 
@@ -130,7 +130,7 @@ class DocumentRanker:
         """Raises Unavailable when index, store or model do not answer; its details name the `adapter`."""
         await deadline.call(SearchPart.INDEX, self.index.count(DOCUMENTS, Filter(must=(of_tenant(""),))))
         await deadline.call(SearchPart.STORE, self.store.ping())
-        prepared = await self.retriever.prepare("health", Deadline(EMBEDDING_SECONDS), SearchReport())
+        prepared = await self.retriever.prepare("health", Deadline(current_limits().document_embedding), SearchReport())
         if prepared.vector is None:
             raise _no_model()
 
@@ -147,7 +147,7 @@ class DocumentRanker:
         is_semantic = run.ask.search_type is SearchType.SEMANTIC
         prepared = await self.retriever.prepare(
             run.ask.text,
-            Deadline(EMBEDDING_SECONDS),
+            Deadline(current_limits().document_embedding),
             run.report,
             count_terms=None if is_semantic else count_terms,
             any_language=True,

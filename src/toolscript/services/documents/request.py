@@ -9,11 +9,11 @@ from enum import StrEnum
 from typing import Any
 
 from toolscript.domain.access import Plan, Principal
+from toolscript.domain.deadline import Deadline
 from toolscript.domain.errors import Forbidden, InvalidArguments
 from toolscript.domain.filters import EVERYTHING, Condition, Filter
 from toolscript.domain.requests import RequestContext, build_query_id
 from toolscript.domain.search import SearchReport
-from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.fusion import FUSIONS
 from toolscript.retrieval.query import DEFAULT_RULES, check_range
 from toolscript.retrieval.relevance import LEARNED

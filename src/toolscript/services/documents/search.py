@@ -17,14 +17,15 @@ from functools import partial
 from typing import Literal
 
 from toolscript.domain.access import Plan, Principal
+from toolscript.domain.deadline import Deadline
 from toolscript.domain.errors import InvalidArguments, ToolscriptError, Unavailable
+from toolscript.domain.limits import current_limits
 from toolscript.domain.requests import current_request
 from toolscript.domain.search import SCORE_DIGITS, SearchPart, SearchReport, no_span
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Reranker
 from toolscript.ports.observability import EventSink
 from toolscript.ports.stores import DocumentStore
-from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.reconcile import split_batches
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.access.plans import Plans
@@ -45,9 +46,7 @@ from toolscript.services.support.search_events import record_event, record_searc
 
 __all__ = ["DocumentHit", "DocumentPage", "DocumentQuery", "DocumentSearch", "DocumentStream", "SearchType"]
 
-MAX_SECONDS = 10.0
 RERANKED = 50
-RERANK_SECONDS = 5.0
 MIN_SHARE = 1e-9
 BATCH = 20
 # How long the result of a health check is reused, so that callers cannot make it call the model again and again.
@@ -138,7 +137,7 @@ class DocumentSearch:
         async with self._checking:
             if self._clock() >= self._checked_until:
                 try:
-                    await self._ranker.check(Deadline(MAX_SECONDS))
+                    await self._ranker.check(Deadline(current_limits().document_search))
                     self._unwell = None
                 except ToolscriptError as error:
                     self._unwell = error
@@ -147,9 +146,8 @@ class DocumentSearch:
                 raise self._unwell.with_traceback(None)
 
     def _begin(self, principal: Principal, ask: DocumentQuery, plan: Plan | None) -> DocumentRun:
-        return DocumentRun(
-            principal, ask, SearchReport(span=self._span), Deadline(MAX_SECONDS), plan, current_request()
-        )
+        report, deadline = SearchReport(span=self._span), Deadline(current_limits().document_search)
+        return DocumentRun(principal, ask, report, deadline, plan, current_request())
 
     def _record(self, run: DocumentRun, *, at_success: bool = True) -> AbstractContextManager[None]:
         record = partial(record_event, self._events)
@@ -207,17 +205,14 @@ class DocumentSearch:
         If the reranker fails or takes too long, the first ranking stays.
         """
         best, rest = ranking.documents(0, RERANKED), ranking.places[RERANKED:]
-        began = time.monotonic()
         try:
-            with run.report.stage("rerank"):
-                async with asyncio.timeout(RERANK_SECONDS):
+            with run.report.stage("rerank"), run.deadline.pause():
+                async with asyncio.timeout(current_limits().document_rerank):
                     scores = await self._rerank_scores(run, best)
         except Exception as error:  # noqa: BLE001  (the first ranking is a good fallback for any error)
             log.warning("not_reranked", extra={"reason": f"{type(error).__name__}: {error}"})
             run.report.degrade(SearchPart.RERANKER)
             return ranking
-        finally:
-            run.deadline.extend(time.monotonic() - began)
         above = max(0.0, rest[0][1]) if rest else 0.0
         shares = ((r.doc_id, round(above + _share(scores.get(r.doc_id)), FUSED_DIGITS)) for r in best)
         reranked = sorted(shares, key=lambda place: (-place[1], place[0]))

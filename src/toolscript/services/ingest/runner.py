@@ -18,14 +18,11 @@ from functools import partial
 
 from toolscript.domain.errors import ToolscriptError, Unavailable
 from toolscript.domain.files.jobs import FileOutcome, FileState, Job, JobFile
+from toolscript.domain.limits import current_limits
 from toolscript.ports.jobs import FileKey, JobStore
 from toolscript.services.ingest.file_work import FileWork
 
 FILES_AT_ONCE = 3
-LEASE_SECONDS = 30.0
-RENEW_SECONDS = 2.0
-# How often work of other gateways is looked for; a job of this one starts at once.
-POLL_SECONDS = 5.0
 # A file that stopped so many processes, or found no store or model so often, is not tried again by itself.
 MAX_ATTEMPTS = 5
 MAX_RETRY_SECONDS = 60.0
@@ -61,7 +58,7 @@ class JobRunner:
         renewing = self._start_renewing()
         try:
             while await self._start_some(job_id) or self._running or (await self._store.get_job(job_id)).counts.is_open:
-                await self._wait(RENEW_SECONDS)
+                await self._wait(current_limits().job_renewal)
         finally:
             renewing.cancel()
             await self.close()
@@ -104,7 +101,7 @@ class JobRunner:
                 log.warning("jobs_not_read", extra={"reason": error.message})
             except Exception:
                 log.exception("jobs_not_read")
-            await self._wait(POLL_SECONDS)
+            await self._wait(current_limits().job_poll)
 
     async def _start_some(self, job_id: str | None = None) -> int:
         """Starts to work on files that wait; returns how many."""
@@ -120,7 +117,7 @@ class JobRunner:
                 self._place,
                 limit=free,
                 now=now,
-                until=now + LEASE_SECONDS,
+                until=now + current_limits().job_lease,
                 job_id=job_id,
                 without=list(self._running),
             )
@@ -182,12 +179,13 @@ class JobRunner:
     async def _renew_forever(self) -> None:
         """Renews leases, and stops the work on files that were cancelled through another gateway."""
         while True:
-            await asyncio.sleep(RENEW_SECONDS)
+            await asyncio.sleep(current_limits().job_renewal)
             renewed = dict(self._running)
             if not renewed:
                 continue
             try:
-                own = await self._store.renew(self._worker, dict(self._steps), until=self._clock() + LEASE_SECONDS)
+                until = self._clock() + current_limits().job_lease
+                own = await self._store.renew(self._worker, dict(self._steps), until=until)
             except ToolscriptError as error:
                 log.warning("leases_not_renewed", extra={"reason": error.message})
                 continue

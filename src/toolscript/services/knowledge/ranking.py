@@ -9,17 +9,17 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from toolscript.domain.errors import NotFound, ToolscriptError, Unavailable
+from toolscript.domain.deadline import Deadline
+from toolscript.domain.errors import NotFound, Unavailable
 from toolscript.domain.filters import Filter, Subset
 from toolscript.domain.search import Candidate, Collection, SearchPart, SearchReport, require_same_model
 from toolscript.ports.indexes import VectorIndex
-from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.relevance import (
     MAX_RARE,
     NO_RARE_MATCHES,
@@ -91,7 +91,7 @@ class KnowledgeRanker:
         """The best `depth` of these collections, each with its filter. Raises Unavailable when none answers."""
         answers = await asyncio.gather(
             *(
-                call_part(SearchPart.INDEX, self._rank_collection(name, prepared, where, depth, report), deadline)
+                deadline.call(SearchPart.INDEX, self._rank_collection(name, prepared, where, depth, report))
                 for name, where in legs.items()
             ),
             return_exceptions=True,
@@ -181,16 +181,6 @@ class KnowledgeRanker:
             await self._index.open(existing)
         self._valid_until[name] = now + CHECK_VALID_SECONDS
         return True
-
-
-async def call_part(part: SearchPart, work: Awaitable[T], deadline: Deadline) -> T:
-    """The result of the work. Every error of the part becomes Unavailable: none is the caller's fault."""
-    try:
-        return await deadline.call(part, work)
-    except Unavailable:
-        raise
-    except ToolscriptError as error:
-        raise deadline.unavailable(part, error.message) from error
 
 
 def _order(place: RankedPoint) -> tuple[float, str, str]:

@@ -16,16 +16,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
-from toolscript.domain.errors import InvalidArguments, Unavailable
+from toolscript.domain.deadline import Deadline
+from toolscript.domain.errors import InvalidArguments, ToolscriptError, Unavailable
 from toolscript.domain.filters import EVERYTHING, Condition, Filter, Op
 from toolscript.domain.knowledge import UNKNOWN_SOURCE, Chunk, KnowledgeRecords, Position, format_content
+from toolscript.domain.limits import current_limits
 from toolscript.domain.requests import current_request
 from toolscript.domain.search import SearchPart, SearchReport, TermCounts, no_span
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import LanguageModel
 from toolscript.ports.observability import EventSink
 from toolscript.ports.stores import KnowledgeReader
-from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.query import check_range
 from toolscript.retrieval.relevance import LEARNED
 from toolscript.retrieval.retriever import Retriever
@@ -37,7 +38,6 @@ from toolscript.services.knowledge.ranking import (
     KnowledgeRanker,
     KnowledgeRanking,
     RankedPoint,
-    call_part,
 )
 from toolscript.services.knowledge.source_filter import SourceSelection, check_source_filter, select_sources
 from toolscript.services.support.relevance import unknown_relevance
@@ -45,13 +45,6 @@ from toolscript.services.support.search_events import Event, record_event, recor
 
 DEFAULT_HITS, MAX_HITS = 10, 100
 MAX_WORDS, MAX_WORD_CHARACTERS = 50, 200
-# Seconds from the start of a search by which each part must have answered, so that one that hangs leaves the others
-# time.
-EMBEDDED_BY, RANKED_BY, READ_BY = 1.2, 1.6, 2.0
-# Seconds before that to compare all sources with a filter, for searches that have one.
-SELECTED_WITHIN = 2.0
-# Seconds to read the sections of the hits, for searches that want them.
-WIDENED_WITHIN = 2.0
 # How many more hits than requested are ranked, because the store may lack some; and how many in a second try.
 SPARE, MANY = 8, 300
 # How many times as many hits as requested are ranked where hits of one section merge.
@@ -151,14 +144,14 @@ class KnowledgeSearch:
             return hits
         chunks: dict[str, Sequence[Chunk]] = {}
         wide: Sequence[KnowledgeHit] = []
-        deadline = Deadline(WIDENED_WITHIN, KNOWLEDGE)
+        deadline = _start_deadline(current_limits().knowledge_widening)
         try:
             with report.stage("widen"):
                 for end in range(query.limit, len(hits) + query.limit, query.limit):
                     source_ids = dict.fromkeys(hit.source_id for hit in hits[:end] if hit.type == CHUNK)
                     missing = [source_id for source_id in source_ids if source_id not in chunks]
                     reading = asyncio.gather(*map(self._reader.get_contents, missing))
-                    contents = await call_part(SearchPart.STORE, reading, deadline)
+                    contents = await deadline.call(SearchPart.STORE, reading)
                     chunks |= {source_id: own for source_id, (own, _) in zip(missing, contents, strict=True)}
                     wide = await asyncio.to_thread(widen_hits, hits[:end], chunks, query.limit)
                     if len(wide) == query.limit:
@@ -177,7 +170,9 @@ class KnowledgeSearch:
 
     async def _attempt(self, query: KnowledgeQuery, report: SearchReport) -> _Attempt:
         selected = await self._select_sources(query.where, report)
-        embedding, ranking, reading = (Deadline(by, KNOWLEDGE) for by in (EMBEDDED_BY, RANKED_BY, READ_BY))
+        embedding = _start_deadline(current_limits().knowledge_embedding)
+        ranking = _start_deadline(current_limits().knowledge_ranking)
+        reading = _start_deadline(current_limits().knowledge_reading)
 
         async def count_terms(terms: Sequence[int]) -> TermCounts:
             return await self._count_terms(terms, embedding, report)
@@ -196,7 +191,7 @@ class KnowledgeSearch:
         async def attempt_search(depth: int) -> _Attempt:
             found = await self._ranker.rank(prepared, legs, depth, report, ranking)
             with report.stage("read"):
-                read = await call_part(SearchPart.STORE, self._read(found.places), reading)
+                read = await reading.call(SearchPart.STORE, self._read(found.places))
                 hits = fold_copies([hit for hit in read if selected is None or hit.source_id in selected.ids])
             if query.min_relevance is not None:
                 if any(hit.relevance is None for hit in hits):
@@ -227,12 +222,12 @@ class KnowledgeSearch:
             return await asyncio.to_thread(select_sources, await self._reader.list_sources(), where)
 
         with report.stage("select"):
-            return await call_part(SearchPart.STORE, select(), Deadline(SELECTED_WITHIN, KNOWLEDGE))
+            return await _start_deadline(current_limits().knowledge_selecting).call(SearchPart.STORE, select())
 
     async def _count_terms(self, terms: Sequence[int], deadline: Deadline, report: SearchReport) -> TermCounts:
         """The counts of a query's terms; none if the store fails: then only the words are missing."""
         try:
-            return await call_part(SearchPart.STORE, self._reader.count_terms(terms), deadline)
+            return await deadline.call(SearchPart.STORE, self._reader.count_terms(terms))
         except Unavailable as error:
             log.warning("terms_not_counted", extra={"reason": error.message})
             report.degrade(SearchPart.STORE)
@@ -257,6 +252,11 @@ class _Attempt(NamedTuple):
     hits: list[KnowledgeHit]
     ranking: KnowledgeRanking
     may_have_more: bool
+
+
+def _start_deadline(seconds: float) -> Deadline:
+    """Every error of a part is the part's: none is the caller's fault."""
+    return Deadline(seconds, KNOWLEDGE, failures=(ToolscriptError,))
 
 
 def check(query: KnowledgeQuery) -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from toolscript.domain.errors import Invalid, InvalidArguments, NotFound, ToolscriptError, Unavailable
+from toolscript.domain.limits import current_limits
 from toolscript.domain.profiles import Profile, name_owner
 from toolscript.domain.requests import RequestContext, current_request
 from toolscript.domain.servers import META_KEY
@@ -36,8 +37,6 @@ from toolscript.services.tools.token_costs import CHARACTERS_PER_TOKEN, estimate
 
 DEFAULT_TOKENS = 10_000
 MIN_TOKENS, MAX_TOKENS = 100, 900_000
-# A call does not wait longer for the store: its answer is cut all the same.
-SAVE_SECONDS = 5.0
 MAX_KEPT_BYTES = 32 * 2**20
 # Of the budget, the beginning of a cut result takes a quarter, the end of an error an eighth, the shape a sixteenth.
 _BEGINNING, _ERROR_END, _SHAPE = 4, 8, 16
@@ -165,7 +164,7 @@ class LargeResults:
         handle, now = f"r_{secrets.token_hex(8)}", self._clock()
         try:
             owner = name_owner(user, self._find_profile(current_request()))
-            async with asyncio.timeout(SAVE_SECONDS):
+            async with asyncio.timeout(current_limits().save_result):
                 await self._store.save(handle, owner, content, now=now, expires_at=now + KEPT_SECONDS)
         except (ToolscriptError, TimeoutError) as error:
             log.warning("result_not_kept", extra={"reason": str(error) or "the store was too slow"})

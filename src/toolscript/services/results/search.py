@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from toolscript.domain.errors import ToolscriptError
+from toolscript.domain.limits import current_limits
 from toolscript.domain.search import TermCounts
 from toolscript.ports.models import Embedder
 from toolscript.retrieval.bm25 import document_terms, query_terms
@@ -23,7 +24,6 @@ CHUNK_BYTES = 1000
 # 300 characters take a model some 20 ms. 500 found 29 of 61 tools in a list of 3000 among the first ten, 300 from the
 # beginning 28, 300 around the first word of the query 27.
 MAX_EMBEDDED, EMBEDDED_CHARACTERS = 24, 300
-EMBEDDING_SECONDS = 1.5
 # Of all chunks with words of the query, so many are ranked exactly: 2000 take some 0.2 s.
 MAX_COUNTED = 2000
 # The words of a chunk that the query does not have count only towards its length.
@@ -63,7 +63,7 @@ class ChunkFusion:
             return []
         texts = [chunks[at].text[:EMBEDDED_CHARACTERS] for at in candidates]
         try:
-            async with asyncio.timeout(EMBEDDING_SECONDS):
+            async with asyncio.timeout(current_limits().result_embedding):
                 vector = await self._embedder.embed_query(query)
                 vectors = await self._embedder.embed_documents(texts)
         except (ToolscriptError, TimeoutError) as error:

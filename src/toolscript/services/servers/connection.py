@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from toolscript.domain.errors import LoginRequired, ToolscriptError, Unavailable
+from toolscript.domain.limits import Limits
 from toolscript.domain.servers import LogSource, ServerListing, ServerSpec, ServerState, ServerStatus
 from toolscript.ports.servers import ToolServer, ToolServers
 from toolscript.services.catalogue.indexing import MAX_KNOWN_ITEMS, SyncReport
@@ -24,24 +25,6 @@ from toolscript.services.servers.activity import ServerActivity
 NOT_CONNECTED = "no answer yet"
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Timeouts:
-    """How long each thing may take or waits, in seconds."""
-
-    connect: float = 30.0
-    call: float = 60.0
-    reconnect: float = 10.0
-    """How long a call waits for a server that has to be connected again."""
-    heartbeat: float = 30.0
-    first_pause: float = 1.0
-    """The pause after the first failed attempt to connect; it doubles up to `max_pause`."""
-    max_pause: float = 60.0
-    debounce: float = 0.2
-    """How long after a server's notice of changes it is listed: notices come in groups."""
-    poll: float = 1.0
-    """How often the configuration is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +72,7 @@ class ServerConnection:
         spec: ServerSpec,
         servers: ToolServers,
         sync: Sync | None,
-        timeouts: Timeouts,
+        limits: Limits,
         report_status: Callable[[ServerStatus], None],
         slots: asyncio.Semaphore,
         listed: Mapping[str, int] | None = None,
@@ -104,7 +87,7 @@ class ServerConnection:
         """Set once the server is ready, asleep, or has failed, and when the connection is stopped."""
         self._servers = servers
         self._sync = sync
-        self._timeouts = timeouts
+        self._limits = limits
         self._report_status = report_status
         self._listing_lock = asyncio.Lock()
         self._abandoned: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -222,7 +205,7 @@ class ServerConnection:
         # A server that sleeps or was never connected is expected to start now, which may take as long as any start.
         is_starting = self._can_sleep or not self.has_settled.is_set()
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._timeouts.connect if is_starting else self._timeouts.reconnect):
+            async with asyncio.timeout(self._limits.connect if is_starting else self._limits.reconnect):
                 while self._server is None and not self.is_stopped:
                     if self._status.state is ServerState.FAILED:
                         if self._attempts >= awaited_attempt:
@@ -331,7 +314,7 @@ class ServerConnection:
             self._must_list = not (self.spec.is_lazy and self._is_listed)
             self._failures += 1
             # A login is noticed when it happens: until then there is no point in trying often.
-            pause = self._timeouts.max_pause if self._needs_login else self._compute_pause(self._failures)
+            pause = self._limits.max_pause if self._needs_login else self._compute_pause(self._failures)
             self._retry_at = time.monotonic() + pause
             is_news = reason != self._status.reason or self._attempts == 1
             self._failure = reason
@@ -352,7 +335,7 @@ class ServerConnection:
         is_wanted, self._is_wanted = self._is_wanted, False
         self._abandoned = asyncio.get_running_loop().create_future()
         self._set_status(ServerState.CONNECTING, reason=self._status.reason)
-        connecting = self._servers.connect(self.spec, within=self._timeouts.connect, on_log=self.activity.add_line)
+        connecting = self._servers.connect(self.spec, within=self._limits.connect, on_log=self.activity.add_line)
         try:
             async with connecting as server:
                 since = time.monotonic()
@@ -370,7 +353,7 @@ class ServerConnection:
                     return await self._watch(server)
                 finally:
                     self._server = None
-                    if time.monotonic() - since > self._timeouts.heartbeat:
+                    if time.monotonic() - since > self._limits.heartbeat:
                         self._failures = 0
         except Exception as error:  # noqa: BLE001  (a fault of one server must not reach the others)
             self._needs_login = isinstance(error, LoginRequired)
@@ -384,13 +367,13 @@ class ServerConnection:
             while True:
                 awaited: set[asyncio.Future[Any]] = {lost, changed, self._abandoned}
                 failed = self._failed_updates
-                pause = self._compute_pause(failed) if failed else self._timeouts.heartbeat
+                pause = self._compute_pause(failed) if failed else self._limits.heartbeat
                 done, _ = await asyncio.wait(awaited, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
                 for ended in (lost, self._abandoned):
                     if ended in done:
                         return ended.result()
                 if changed in done:
-                    await asyncio.sleep(self._timeouts.debounce)
+                    await asyncio.sleep(self._limits.debounce)
                     changed = asyncio.ensure_future(server.wait_for_change())
                     await self._update_catalogue(server)
                 elif failed:
@@ -419,10 +402,10 @@ class ServerConnection:
         Raises _CatalogueFailed when it is the catalogue that fails."""
         async with self._listing_lock:
             try:
-                async with asyncio.timeout(self._timeouts.connect):
+                async with asyncio.timeout(self._limits.connect):
                     listing = await server.list_items()
             except TimeoutError:
-                raise Unavailable(f"it did not list its tools within {self._timeouts.connect:g} s") from None
+                raise Unavailable(f"it did not list its tools within {self._limits.connect:g} s") from None
             self._require_current(server)
             try:
                 report = await self._sync_items(listing)
@@ -473,8 +456,8 @@ class ServerConnection:
         self._report_status(self.status)
 
     def _compute_pause(self, failures: int) -> float:
-        doubled = self._timeouts.first_pause * 2 ** min(failures - 1, 16)
-        return float(min(self._timeouts.max_pause, doubled) * random.uniform(0.8, 1.2))  # noqa: S311
+        doubled = self._limits.first_pause * 2 ** min(failures - 1, 16)
+        return float(min(self._limits.max_pause, doubled) * random.uniform(0.8, 1.2))  # noqa: S311
 
     def _describe(self, error: Exception) -> str:
         if isinstance(error, ToolscriptError):

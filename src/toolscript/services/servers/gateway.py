@@ -24,6 +24,7 @@ from toolscript.domain.errors import (
     Unavailable,
     UpstreamFailed,
 )
+from toolscript.domain.limits import Limits, current_limits
 from toolscript.domain.requests import current_request
 from toolscript.domain.servers import (
     NO_RELAY,
@@ -41,15 +42,12 @@ from toolscript.ports.servers import ToolServer, ToolServers
 from toolscript.ports.stores import ItemStore, SkillStore
 from toolscript.services.catalogue.sync import ItemCounts, Sync
 from toolscript.services.servers.activity import ServerActivity
-from toolscript.services.servers.connection import RefreshResult, ServerConnection, Timeouts
+from toolscript.services.servers.connection import RefreshResult, ServerConnection
 from toolscript.services.support.call_admission import CallAdmission
 from toolscript.services.support.concurrency import Progress
 
 # How many servers are started at a time only to be listed. Of starts that calls wait for there is no maximum.
 LISTING_SLOTS = 8
-# How long lists, and searches in an empty catalogue, wait for servers that nothing is known of. A server of one package
-# is listed after 1.2 s, after three times as long beside others. HTTP clients often give up after 5 s.
-FIRST_LISTING_SECONDS = 4.0
 
 Watcher = Callable[[ServerStatus], None]
 
@@ -63,14 +61,14 @@ class Gateway:
         self,
         servers: ToolServers,
         sync: Sync | None,
-        timeouts: Timeouts | None = None,
+        limits: Limits | None = None,
         admission: CallAdmission | None = None,
     ) -> None:
         """Without a `sync` servers are connected and listed, and there is no catalogue."""
         self._admission = admission or CallAdmission()
         self._servers = servers
         self._sync = sync
-        self._timeouts = timeouts or Timeouts()
+        self._limits = limits or current_limits()
         self._connections: dict[str, ServerConnection] = {}
         self._user_connections: dict[tuple[str, str], ServerConnection] = {}
         """By server and user, of servers with a login per user."""
@@ -101,7 +99,7 @@ class Gateway:
     @property
     def call_timeout(self) -> float:
         """The seconds that a call may take by default."""
-        return self._timeouts.call
+        return self._limits.call
 
     @property
     def statuses(self) -> list[ServerStatus]:
@@ -192,7 +190,7 @@ class Gateway:
                     spec,
                     self._servers,
                     self._sync,
-                    self._timeouts,
+                    self._limits,
                     self._report_status,
                     self._slots,
                     known,
@@ -271,14 +269,14 @@ class Gateway:
 
     async def wait_for_first_listing(self) -> None:
         """Waits at the first start, when nothing was ever listed, until every server is listed or has failed, at most
-        FIRST_LISTING_SECONDS."""
+        `first_listing` seconds."""
         if self.is_incomplete and not (self._known_servers or self._listed):
-            await self.settle(FIRST_LISTING_SECONDS)
+            await self.settle(self._limits.first_listing)
 
     async def wait_until_configured(self) -> None:
         """Waits while the first configuration is being applied, at most as long as a call may take."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._timeouts.call):
+            async with asyncio.timeout(self._limits.call):
                 await self._is_configured.wait()
 
     async def refresh(self) -> list[RefreshResult]:
@@ -294,7 +292,7 @@ class Gateway:
         """Applies the configuration whenever its stamp differs from `seen`, the stamp of the one in use, until
         cancelled. An invalid configuration is logged and kept as `configuration_error`; the previous one stays."""
         while True:
-            await asyncio.sleep(self._timeouts.poll)
+            await asyncio.sleep(self._limits.poll)
             now = stamp()
             if now == seen:
                 continue
@@ -319,7 +317,7 @@ class Gateway:
         kept failing, RateLimited, UpstreamFailed when it fails or dies, TimedOut.
         """
         connection, is_ok = await self._find_connection(item), False
-        admitted = self._admission.admit(item, connection.spec, self._timeouts.call)
+        admitted = self._admission.admit(item, connection.spec, self._limits.call)
         async with admitted, self._use(item, relay.user) as server:
             began = time.monotonic()
             try:
@@ -383,7 +381,7 @@ class Gateway:
         if key not in self._user_connections:
             own = replace(spec, user=user, start=ServerStart.LAZY)
             self._user_connections[key] = ServerConnection(
-                own, self._servers, None, self._timeouts, lambda _: None, self._slots, {}
+                own, self._servers, None, self._limits, lambda _: None, self._slots, {}
             )
         return self._user_connections[key]
 

@@ -1,1 +1,1 @@
-"""What several services share: deadlines, events, concurrency, caches."""
+"""What several services share: events, concurrency, caches."""

@@ -11,10 +11,9 @@ from datetime import UTC, datetime
 
 from toolscript.domain.audit import ANY_ERROR, OK, AuditEvent, AuditKind, AuditPage, AuditQuery, CallTime
 from toolscript.domain.errors import InvalidArguments, NotFound
+from toolscript.domain.limits import current_limits
 from toolscript.ports.observability import AuditStore
 
-# A page with few matches is followed by the next, as long as this lasts.
-MAX_SECONDS = 0.05
 MAX_SUMMED = 10_000
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _DURATION = re.compile(r"(\d{1,6})([smhd])")
@@ -49,7 +48,7 @@ class CallLog:
     async def list_events(self, query: AuditQuery) -> AuditPage:
         """The newest events that match, as many as the limit if they are found in time. Raises NotFound where the audit
         is switched off, and Unavailable."""
-        query, deadline = _use_index(query), time.monotonic() + MAX_SECONDS
+        query, deadline = _use_index(query), time.monotonic() + current_limits().call_log_page
         found: list[AuditEvent] = []
         while True:
             page = await self._get_store().list_events(replace(query, limit=query.limit - len(found)))

@@ -6,10 +6,8 @@ import asyncio
 from collections.abc import Mapping
 
 from toolscript.domain.errors import NotFound, Unavailable
+from toolscript.domain.limits import current_limits
 from toolscript.ports.indexes import VectorIndex
-
-# Those who read metrics give up after 10 s.
-TIMEOUT_SECONDS = 4.0
 
 
 async def count_points(collections: Mapping[str, VectorIndex]) -> dict[str, int]:
@@ -18,7 +16,7 @@ async def count_points(collections: Mapping[str, VectorIndex]) -> dict[str, int]
 
     async def count(name: str, index: VectorIndex) -> int | None:
         try:
-            async with asyncio.timeout(TIMEOUT_SECONDS):
+            async with asyncio.timeout(current_limits().count_points):
                 return await index.count(name)
         except (NotFound, Unavailable, TimeoutError):
             return None

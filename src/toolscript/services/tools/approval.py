@@ -21,6 +21,7 @@ from typing import Any
 from toolscript.domain.access import ApprovalPolicy
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import ApprovalDeclined, ApprovalRequired, TimedOut, Unavailable
+from toolscript.domain.limits import current_limits
 from toolscript.domain.quarantine import make_visible
 from toolscript.domain.redaction import redact_arguments
 from toolscript.domain.requests import current_request
@@ -30,12 +31,9 @@ from toolscript.services.catalogue.visibility import Visibility
 from toolscript.services.tools.pending_calls import PendingCalls
 
 QUESTION_KEY = "toolscript_approval"
-# How long a question can be answered, and an approval be used.
-APPROVAL_SECONDS = 600.0
 MAX_ARGUMENTS = 2000
 # Of a call that waits. An invisible character is written with up to ten, so that is at most 80 kB in the store.
 MAX_PENDING_ARGUMENTS = 8000
-STORE_SECONDS = 5.0
 _METHOD = "elicitation/create"
 _STRICTNESS = tuple(ApprovalPolicy)
 _FORM = {
@@ -117,7 +115,7 @@ class Approvals:
         has_ticket = "approved" in state or "question" in state
         if not has_ticket and not self.are_needed(item):
             return ApprovedCall(passed)
-        binding, until = _bind(item, arguments), self._clock() + APPROVAL_SECONDS
+        binding, until = _bind(item, arguments), self._clock() + current_limits().approval
         if has_ticket:  # also where no approval is needed any more: a person may have declined
             await self._use_up(item, binding, state)
             if "question" in state:
@@ -143,12 +141,12 @@ class Approvals:
     async def _ask(self, item: Item, binding: str, text: str, ask: Ask) -> None:
         """Asks an older client while the call waits. Raises as `obtain` does."""
         try:
-            async with asyncio.timeout(APPROVAL_SECONDS):
+            async with asyncio.timeout(current_limits().approval):
                 answer = await ask(_METHOD, _build_form(item, text))
         except TimeoutError:
             raise TimedOut(
-                f"{item.id} was not called: nobody approved it within {APPROVAL_SECONDS / 60:g} minutes",
-                details={**_name(item), "seconds": APPROVAL_SECONDS},
+                f"{item.id} was not called: nobody approved it within {current_limits().approval / 60:g} minutes",
+                details={**_name(item), "seconds": current_limits().approval},
             ) from None
         except Exception as error:  # noqa: BLE001  (the client's, of a package that only surfaces know)
             why = f"its caller's client could not ask for approval ({error})"
@@ -162,20 +160,20 @@ class Approvals:
         ticket = str(state.get("approved") or state.get("question"))
         if state.get("for") != binding or not until > now or not await self._use_ticket(ticket, now, until):
             raise ApprovalRequired(
-                f"the approval of {item.id} was used already, is older than {APPROVAL_SECONDS / 60:g} minutes, or is "
-                "for another call: call it again without requestState, to ask again",
+                f"the approval of {item.id} was used already, is older than {current_limits().approval / 60:g} "
+                "minutes, or is for another call: call it again without requestState, to ask again",
                 details=_name(item),
             )
 
     async def _use_ticket(self, ticket: str, now: float, until: float) -> bool:
         """Whether it was not used before. Raises Unavailable: without the store nobody knows."""
         try:
-            async with asyncio.timeout(STORE_SECONDS):
+            async with asyncio.timeout(current_limits().approval_store):
                 return await self._store.use(ticket, now=now, expires_at=until)
         except TimeoutError:
             raise Unavailable(
-                f"the store did not answer within {STORE_SECONDS:g} s, so the approval could not be checked: call the "
-                "tool again without requestState",
+                f"the store did not answer within {current_limits().approval_store:g} s, so the approval could not "
+                "be checked: call the tool again without requestState",
                 details={"store": "sql"},
             ) from None
 

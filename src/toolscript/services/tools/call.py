@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from toolscript.domain.catalog import Item
+from toolscript.domain.deadline import Deadline
 from toolscript.domain.errors import (
     InvalidArguments,
     NotFound,
@@ -20,10 +21,11 @@ from toolscript.domain.errors import (
     ToolscriptError,
     Unavailable,
 )
+from toolscript.domain.limits import current_limits
 from toolscript.domain.quarantine import require_released
 from toolscript.domain.requests import current_request
 from toolscript.domain.search import SearchReport, no_span
-from toolscript.domain.servers import NO_RELAY, Ask, CallRelay, CallResult
+from toolscript.domain.servers import NO_RELAY, CallRelay, CallResult
 from toolscript.ports.observability import EventSink
 from toolscript.ports.schemas import ArgumentChecker
 from toolscript.ports.stores import ItemStore
@@ -47,9 +49,6 @@ from toolscript.services.tools.hybrid_search import ToolSearch
 NEAREST = 3
 # Of the time of a call, so that most is left for the tool: waiting for the worker and for other checks, and the check.
 CHECK_SHARE = 0.25
-MAX_CHECK_SECONDS = 5.0
-# A person may have to fill in a form.
-ANSWER_SECONDS = 600.0
 
 log = logging.getLogger(__name__)
 
@@ -113,8 +112,8 @@ class CallTool:
         event = {"tool": item_id[:MAX_NAME], "server": "", "arguments": "", "arguments_checked": True, "bytes": 0}
         record, context = partial(record_event, self._events), current_request()
         with self._span("tools.call"), record_search(record, "tools.call", SearchReport(), lambda: event, context):
-            limit = _TimeLimit(item_id, within or self._gateway.call_timeout)
-            async with limit.run():
+            deadline = Deadline(within or self._gateway.call_timeout, item_id)
+            async with deadline.limit():
                 item = await self.describe(item_id)
             event |= {"tool": item.id, "server": item.server}
             require_released(item)
@@ -126,12 +125,12 @@ class CallTool:
             secrets = () if self._digests_arguments else self._list_secrets()
             describe = partial(describe_arguments, as_digest=self._digests_arguments, secrets=secrets)
             event["arguments"] = await work_on(arguments, describe)
-            async with limit.run():
-                event["arguments_checked"] = await self._check(item, arguments, limit.seconds)
-            asking = limit.exclude_answers(relay)
-            approved = await self._approvals.obtain(item, arguments, asking, self._list_secrets)
-            async with limit.run():
-                max_seconds = limit.seconds if relay.ask is None else limit.seconds + ANSWER_SECONDS
+            async with deadline.limit():
+                event["arguments_checked"] = await self._check(item, arguments, deadline.seconds)
+            relay = _exclude_answers(relay, deadline)
+            approved = await self._approvals.obtain(item, arguments, relay, self._list_secrets)
+            async with deadline.limit():
+                max_seconds = deadline.seconds + (current_limits().answer if relay.ask else 0.0)
                 result = approved.keep_state(await self._gateway.call(item, arguments, max_seconds, approved.relay))
             event["bytes"] = await work_on(result.raw, measure_json)
             if result.is_error:
@@ -158,7 +157,7 @@ class CallTool:
         if not item.input_schema:
             return True
         try:
-            async with asyncio.timeout(min(MAX_CHECK_SECONDS, CHECK_SHARE * within)):
+            async with asyncio.timeout(min(current_limits().argument_check, CHECK_SHARE * within)):
                 problem = await self._checker.check(item.input_schema, arguments)
         except (TimedOut, Unavailable, TimeoutError) as error:  # the tool's own server checks them too
             reason = error.message if isinstance(error, ToolscriptError) else "the check took too long"
@@ -179,45 +178,18 @@ class CallTool:
         return [hit.id for hit in found.hits]
 
 
-class _TimeLimit:
-    """The seconds, from now on, that all steps of one call share. Time that the caller takes to answer questions of the
-    tool does not count."""
+def _exclude_answers(relay: CallRelay, deadline: Deadline) -> CallRelay:
+    """The relay. The time of its questions does not count."""
+    if relay.ask is None:
+        return relay
 
-    def __init__(self, item_id: str, seconds: float) -> None:
-        self.seconds = seconds
-        self._item_id = item_id
-        self._loop = asyncio.get_running_loop()
-        self._end = self._loop.time() + seconds
-        self._timeout: asyncio.Timeout | None = None
+    put_question = relay.ask
 
-    @asynccontextmanager
-    async def run(self) -> AsyncIterator[None]:
-        """Runs a step. Raises TimedOut when no time is left."""
-        try:
-            async with asyncio.timeout_at(self._end) as self._timeout:
-                yield
-        except TimeoutError:
-            raise TimedOut(
-                f"{self._item_id} did not answer within {self.seconds:g} s", details={"seconds": self.seconds}
-            ) from None
+    async def ask(method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
+        with deadline.pause(current_limits().answer):
+            return await put_question(method, params)
 
-    def exclude_answers(self, relay: CallRelay) -> CallRelay:
-        """The relay. Its questions stop the clock for up to ANSWER_SECONDS each."""
-        return replace(relay, ask=partial(self._ask, relay.ask)) if relay.ask else relay
-
-    async def _ask(self, ask: Ask, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        left = self._end - self._loop.time()
-        self._move_end(ANSWER_SECONDS)
-        try:
-            return await ask(method, params)
-        finally:
-            self._move_end(left)
-
-    def _move_end(self, seconds: float) -> None:
-        self._end = self._loop.time() + seconds
-        if self._timeout:
-            with suppress(RuntimeError):  # the call has ended meanwhile
-                self._timeout.reschedule(self._end)
+    return replace(relay, ask=ask)
 
 
 def _require_json(arguments: Mapping[str, Any]) -> None:

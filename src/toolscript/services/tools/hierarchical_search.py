@@ -14,14 +14,15 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from toolscript.domain.catalog import ItemType, Schema
+from toolscript.domain.deadline import Deadline
 from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable
 from toolscript.domain.filters import Condition, Filter, Op, Payload, matches
+from toolscript.domain.limits import current_limits
 from toolscript.domain.profiles import Profile
 from toolscript.domain.requests import RequestContext, current_request
 from toolscript.domain.search import CacheUse, SearchPart, SearchReport
 from toolscript.ports.observability import EventSink
 from toolscript.retrieval.catalogue import CatalogueFacts
-from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.fusion import put_needs_first, sort_scores
 from toolscript.retrieval.query import QueryRules, check_range
 from toolscript.retrieval.retriever import PreparedQuery
@@ -61,19 +62,6 @@ class Strategy(StrEnum):
     HIERARCHICAL = "hierarchical"
     DIRECT = "direct"
     HYBRID = "hybrid"
-
-
-@dataclass(frozen=True, slots=True)
-class StageTimeouts:
-    """The seconds that each stage may take."""
-
-    embedding: float = 10.0
-    skills: float = 2.0
-    tools: float = 5.0
-    schemas: float = 2.0
-
-
-TIMEOUTS = StageTimeouts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +156,6 @@ class HierarchicalSearch:
         self,
         ranking: ToolRanking,
         snapshots: CatalogueSnapshots,
-        timeouts: StageTimeouts | None = None,
         starting: StartingServers | None = None,
         variants: Variants | None = None,
         events: EventSink | None = None,
@@ -178,7 +165,6 @@ class HierarchicalSearch:
         self._ranking = ranking
         self._count_by_skill = count_by_skill
         self._snapshots = snapshots
-        self._timeouts = timeouts or TIMEOUTS
         self._starting = starting
         self._variants = variants or Variants()
         self._events = events
@@ -268,9 +254,9 @@ class HierarchicalSearch:
             await self._starting.gateway.wait_for_first_listing()
 
     async def _begin(self, request: HierarchicalQuery, snapshot: CatalogueSnapshot, context: RequestContext) -> _Run:
-        report, deadline = SearchReport(), Deadline(self._timeouts.embedding, "tools")
+        report, deadline = SearchReport(), Deadline(current_limits().tool_embedding, "tools")
         # Without the facts the search ranks by meaning alone.
-        catalogue = await _run_stage(report, FACTS_STAGE, self._timeouts.tools, snapshot.facts(), None)
+        catalogue = await _run_stage(report, FACTS_STAGE, current_limits().tools_stage, snapshot.facts(), None)
         prepared = await self._ranking.prepare(request.query, catalogue, report, deadline, RULES)
         return _Run(request, prepared, snapshot, catalogue, await self._ranking.find_view(context), report, context)
 
@@ -285,12 +271,12 @@ class HierarchicalSearch:
         near = hits[len(sure) :]
         if request.include_schemas and sure:
             enriched = _add_schemas(sure, run)
-            sure = await _run_stage(run.report, SCHEMAS_STAGE, self._timeouts.schemas, enriched, sure)
+            sure = await _run_stage(run.report, SCHEMAS_STAGE, current_limits().schemas_stage, enriched, sure)
         return HierarchicalResults(request.query, request.strategy, run.report, sure, near, skills, ids, candidates)
 
     async def _find_topics(self, run: _Run) -> SearchArea:
         work = self._choose_topics(run)
-        return await _run_stage(run.report, SKILLS_STAGE, self._timeouts.skills, work, EVERYWHERE)
+        return await _run_stage(run.report, SKILLS_STAGE, current_limits().skills_stage, work, EVERYWHERE)
 
     async def _choose_topics(self, run: _Run) -> SearchArea:
         """The tools of the nearest topics, and the skills that they may belong to; everywhere if no skill is near."""
@@ -316,7 +302,7 @@ class HierarchicalSearch:
             skills = await self._rank_skills(run, skill_map, scores)
             return list_hits(skills, run.request.skill_threshold)[: run.request.skill_limit]
 
-        return await _run_stage(run.report, SKILLS_STAGE, self._timeouts.skills, work(), [])
+        return await _run_stage(run.report, SKILLS_STAGE, current_limits().skills_stage, work(), [])
 
     async def _compare_skills(self, run: _Run) -> tuple[SkillMap, Scores]:
         skill_map = await run.snapshot.skill_map()
@@ -340,7 +326,8 @@ class HierarchicalSearch:
         if run.prepared.vector is None:
             return _Found()
         nothing = _Found(skills=list_hits(area.skills, run.request.skill_threshold)[: run.request.skill_limit])
-        return await _run_stage(run.report, TOOLS_STAGE, self._timeouts.tools, self._rank_tools(run, area), nothing)
+        work = self._rank_tools(run, area)
+        return await _run_stage(run.report, TOOLS_STAGE, current_limits().tools_stage, work, nothing)
 
     async def _rank_tools(self, run: _Run, area: SearchArea) -> _Found:
         is_merged = run.request.strategy is Strategy.HYBRID and area.tools is not None

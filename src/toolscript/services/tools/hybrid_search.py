@@ -8,7 +8,9 @@ from functools import partial
 from typing import NamedTuple
 
 from toolscript.domain.catalog import ItemType
+from toolscript.domain.deadline import Deadline
 from toolscript.domain.errors import Invalid
+from toolscript.domain.limits import current_limits
 from toolscript.domain.profiles import Profile
 from toolscript.domain.requests import RequestContext, current_request
 from toolscript.domain.search import MAX_TASK_CHARACTERS, CacheUse, SearchReport
@@ -16,7 +18,6 @@ from toolscript.ports.observability import EventSink
 from toolscript.retrieval.capabilities import get_word_form
 from toolscript.retrieval.catalogue import CatalogueFacts, ItemFacts
 from toolscript.retrieval.confidence import Evidence, explain
-from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.fusion import put_needs_first
 from toolscript.retrieval.query import QueryRules
 from toolscript.retrieval.text.words import STOP_WORDS, replace_unencodable, stem, term, tokens, words
@@ -28,7 +29,6 @@ from toolscript.services.support.search_events import record_tool_search
 from toolscript.services.tools.ranking import Blend, FindEvidence, ToolRanking
 from toolscript.services.tools.variants import Variants
 
-EMBEDDING_SECONDS = 10.0
 RULES = QueryRules(has_content=words, blank_error=Invalid, length_error=Invalid, max_characters=MAX_TASK_CHARACTERS)
 # A share of the catalogue. Only a first start, or a large new server, lacks more for long.
 MAX_LACKING_VECTORS = 0.1
@@ -164,7 +164,7 @@ class ToolSearch:
     async def _search_new(self, request: _ToolQuery, snapshot: CatalogueSnapshot, view: View) -> ToolResults:
         report, threshold = SearchReport(), request.threshold
         catalogue, steps = await snapshot.facts(), await snapshot.steps()
-        deadline = Deadline(EMBEDDING_SECONDS, "tools")
+        deadline = Deadline(current_limits().tool_embedding, "tools")
         by_words = request.blend is Blend.HYBRID and (
             self._count_lacking_vectors() > MAX_LACKING_VECTORS * len(catalogue.items)
         )

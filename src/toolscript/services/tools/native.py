@@ -15,6 +15,7 @@ from typing import Any
 
 from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import NotFound, UpstreamFailed
+from toolscript.domain.limits import current_limits
 from toolscript.domain.native_names import (
     matches_template,
     name_prompt,
@@ -31,7 +32,7 @@ from toolscript.ports.observability import EventSink
 from toolscript.services.catalogue.quarantine_review import QuarantineReview
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.visibility import Visibility
-from toolscript.services.servers.gateway import FIRST_LISTING_SECONDS, Gateway
+from toolscript.services.servers.gateway import Gateway
 from toolscript.services.servers.starting_servers import StartingServers
 from toolscript.services.support.search_events import (
     MAX_NAME,
@@ -83,7 +84,7 @@ class NativeItems:
         """The entries with ids after `after`, in the order of their ids: pages stay as they are while other items come
         and go. Raises Unavailable when the catalogue cannot be read."""
         if self._gateway.is_incomplete:  # a client may list once, as soon as it is connected
-            await self._gateway.settle(FIRST_LISTING_SECONDS)
+            await self._gateway.settle(current_limits().first_listing)
         facts = await self._snapshots.current().facts()
         wanted = sorted(i for i, each in facts.items.items() if i > after and each.type is _TYPES[kind])
         entries: list[tuple[str, dict[str, Any]]] = []

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from toolscript.domain.access import PendingCall, PendingState
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import ApprovalDeclined, ApprovalRequired, Conflict, Forbidden, NotFound, Unavailable
+from toolscript.domain.limits import current_limits
 from toolscript.domain.requests import current_request
 from toolscript.ports.access import ApprovalStore
 
@@ -23,7 +24,6 @@ from toolscript.ports.access import ApprovalStore
 WAITING_SECONDS = 900.0
 APPROVED_SECONDS = 600.0
 MAX_WAITING = 20
-STORE_SECONDS = 5.0
 # Without letters and digits that look alike.
 ID_LETTERS, ID_LENGTH = "23456789abcdefghjkmnpqrstuvwxyz", 6
 
@@ -102,7 +102,7 @@ class PendingCalls:
         caller, profile = request.share_holder.name, request.profile or ""
         found = None
         try:
-            async with asyncio.timeout(STORE_SECONDS):
+            async with asyncio.timeout(current_limits().approval_store):
                 while found is None:  # another call may have the id
                     call_id = "".join(secrets.choice(ID_LETTERS) for _ in range(ID_LENGTH))
                     call = PendingCall(
@@ -119,8 +119,8 @@ class PendingCalls:
                     found = await self._store.submit(call, limit=MAX_WAITING)
         except TimeoutError:
             raise Unavailable(
-                f"the store did not answer within {STORE_SECONDS:g} s, so the approval could not be checked: call the "
-                "tool again",
+                f"the store did not answer within {current_limits().approval_store:g} s, so the approval could not "
+                "be checked: call the tool again",
                 details={"store": "sql"},
             ) from None
         return found

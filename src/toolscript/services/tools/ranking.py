@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from toolscript.domain.deadline import Deadline
 from toolscript.domain.feedback import Step
 from toolscript.domain.filters import EVERYTHING, Filter, Payload, Subset
 from toolscript.domain.search import SearchPart, SearchReport
 from toolscript.retrieval.capabilities import Capabilities
 from toolscript.retrieval.catalogue import CatalogueFacts
 from toolscript.retrieval.confidence import Confidences, Evidence, QueryTopics
-from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.fusion import RRF_K, rrf, sort_scores
 from toolscript.retrieval.learned_ranking import LEARNED, LearnedRanking, Signals
 from toolscript.retrieval.query import QueryRules

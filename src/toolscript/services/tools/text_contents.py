@@ -6,10 +6,8 @@ import asyncio
 from dataclasses import dataclass
 
 from toolscript.domain.errors import Unavailable
+from toolscript.domain.limits import current_limits
 from toolscript.ports.stores import DocumentStore, KnowledgeReader
-
-# Lists wait no longer for a store.
-READ_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +33,14 @@ class FindTextContents:
         if tenant is None:
             return False
         try:
-            async with asyncio.timeout(READ_SECONDS):
+            async with asyncio.timeout(current_limits().text_contents):
                 return bool(await self._documents.list_ids(tenant, limit=1))
         except (TimeoutError, Unavailable):
             return True
 
     async def _has_knowledge(self) -> bool:
         try:
-            async with asyncio.timeout(READ_SECONDS):
+            async with asyncio.timeout(current_limits().text_contents):
                 return await self._knowledge.has_sources()
         except (TimeoutError, Unavailable):
             return True

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from toolscript.domain.errors import Unavailable
+from toolscript.domain.limits import current_limits
 from toolscript.domain.requests import current_request
 from toolscript.ports.indexes import VectorIndex
 from toolscript.retrieval.projection import find_near_pairs, project
@@ -23,10 +24,6 @@ from toolscript.services.support.background_run import BackgroundRun
 MIN_WITHIN_SERVER, MIN_ACROSS_SERVERS = 0.98, 0.90
 MAX_PAIRS = 1000
 SKILL = "primary_skill_id"
-# Changes come in groups, and servers that start have precedence.
-QUIET_SECONDS = 5.0
-# Drawing 10 000 tools takes 3 s of one core: a catalogue that keeps changing costs a tenth of it.
-INTERVAL_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +53,7 @@ class DrawToolMap:
         self._find_view = find_view
         self._lock = asyncio.Lock()
         self._drawn: tuple[int, ToolMap] = (-1, ToolMap())
-        self._background = BackgroundRun(self._prepare, name="drawing the map", interval=INTERVAL_SECONDS)
+        self._background = BackgroundRun(self._prepare, name="drawing the map", interval=current_limits().map_interval)
 
     def start_following(self) -> None:
         """Draws the map whenever the catalogue changes, in the background and not all the time, so that nobody who asks
@@ -80,7 +77,7 @@ class DrawToolMap:
         )
 
     async def _prepare(self) -> None:
-        await asyncio.sleep(QUIET_SECONDS)
+        await asyncio.sleep(current_limits().map_after)
         with suppress(Unavailable):  # whoever asks for the map gets the reason
             await self._update()
 

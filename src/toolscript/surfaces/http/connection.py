@@ -15,6 +15,7 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable
+from toolscript.domain.limits import current_limits
 from toolscript.services.support.shares import RETRY_SECONDS
 from toolscript.surfaces.http.open_files import count_possible_connections
 
@@ -22,9 +23,6 @@ MAX_HEAD_BYTES = 64 * 2**10
 # More than three times the requests that are answered at a time (`services/support/shares.py`): the others are refused,
 # each with a response. A connection takes 20 KB, and up to 200 KB while its request arrives.
 MAX_CONNECTIONS = 2000
-HEAD_SECONDS = 10.0
-# Between two pieces of a body, or of a response: a large one over a slow line may take longer in all.
-BODY_SECONDS = 20.0
 LINGER_SECONDS = 1.0
 MAX_REFUSED = 100  # connections that linger, above MAX_CONNECTIONS; more where the process may open more files
 # How many of the oldest connections are looked at to find one without a request.
@@ -146,11 +144,11 @@ class LimitedConnection(HttpToolsProtocol):
         return silent is not None
 
     def _wait_for_head(self) -> None:
-        self._start_timer(HEAD_SECONDS, self._end_head)
+        self._start_timer(current_limits().request_head, self._end_head)
 
     def _wait_for_body(self) -> None:
         self._could_not_send = self._may_not_send()
-        self._start_timer(BODY_SECONDS, self._end_body)
+        self._start_timer(current_limits().request_body, self._end_body)
 
     def _may_not_send(self) -> bool:
         """Whether the client has to wait, because the application does not read."""
@@ -162,7 +160,8 @@ class LimitedConnection(HttpToolsProtocol):
         if self._has_request or self._has_unread():
             self._wait_for_head()
         elif self._unparsed_bytes:
-            self._refuse(408, Invalid(f"the head of the request did not arrive within {HEAD_SECONDS:g} seconds"))
+            seconds = current_limits().request_head
+            self._refuse(408, Invalid(f"the head of the request did not arrive within {seconds:g} seconds"))
         else:
             self._close()
 
@@ -170,7 +169,8 @@ class LimitedConnection(HttpToolsProtocol):
         if self._could_not_send or self._may_not_send():  # its time begins when it may
             self._wait_for_body()
         else:
-            self._refuse(408, Invalid(f"the next part of the body did not arrive within {BODY_SECONDS:g} seconds"))
+            seconds = current_limits().request_body
+            self._refuse(408, Invalid(f"the next part of the body did not arrive within {seconds:g} seconds"))
 
     def _has_unread(self) -> bool:
         """Whether the client has sent something that this process was too busy to read."""
@@ -198,7 +198,9 @@ class LimitedConnection(HttpToolsProtocol):
 
     def _watch_writing(self) -> None:
         if self._write_timer is None and (unsent := self.transport.get_write_buffer_size()):
-            self._write_timer = self.loop.call_later(BODY_SECONDS, self._check_writing, unsent, self._active_at)
+            self._write_timer = self.loop.call_later(
+                current_limits().request_body, self._check_writing, unsent, self._active_at
+            )
 
     def _check_writing(self, unsent: int, active_at: float) -> None:
         """Ends the connection if the client has read nothing: closing it would wait until everything is sent."""

@@ -8,11 +8,10 @@ from contextlib import suppress
 from toolscript.app.app import App
 from toolscript.configuration.snippets import ConfigurationPlace
 from toolscript.domain.errors import Unavailable
+from toolscript.domain.limits import current_limits
 from toolscript.evaluation.searches import CONCURRENT_SEARCHES
 from toolscript.settings import Settings
 from toolscript.surfaces.callers import STILL_STARTING
-
-OPEN_TIMEOUT_SECONDS = 30.0
 
 
 class ServedApp:
@@ -61,9 +60,9 @@ class ServedApp:
         self.has_become_ready.set()
 
     async def wait_until_open(self) -> App:
-        """Returns the application once it is open. Raises Unavailable after OPEN_TIMEOUT_SECONDS."""
+        """Returns the application once it is open. Raises Unavailable after `current_limits().open_app`."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(OPEN_TIMEOUT_SECONDS):
+            async with asyncio.timeout(current_limits().open_app):
                 await self._open.wait()
         return self.app
 

@@ -9,13 +9,12 @@ from contextlib import nullcontext
 import uvicorn
 
 from toolscript.domain.errors import Unavailable
+from toolscript.domain.limits import current_limits
 from toolscript.settings import Settings
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.connection import LimitedConnection
 from toolscript.surfaces.http.open_files import raise_file_limit
 from toolscript.surfaces.http.served_app import ServedApp
-
-SHUTDOWN_TIMEOUT_SECONDS = 4
 
 
 class HttpServer:
@@ -35,7 +34,7 @@ class HttpServer:
             access_log=False,
             server_header=False,
             proxy_headers=False,  # a client could choose them: its address is that of the connection
-            timeout_graceful_shutdown=SHUTDOWN_TIMEOUT_SECONDS,
+            timeout_graceful_shutdown=current_limits().shutdown_requests,
         )
         self._server = uvicorn.Server(config)
         # uvicorn's signal handlers would end the process before the application is closed.

@@ -16,14 +16,12 @@ from starlette.requests import Request
 
 from toolscript.domain.access import Grant, Scope
 from toolscript.domain.errors import ToolscriptError
+from toolscript.domain.limits import current_limits
 from toolscript.services.tools.native_changes import ChangeFilter, ChangeStream, ListChanged, ListKind
 from toolscript.surfaces.mcp.definitions import TOOL_SCOPES, build_instructions
 from toolscript.surfaces.mcp.native import AnswerRequest, Context, FindGrant, to_mcp_error
 from toolscript.surfaces.mcp.subscriptions import OpenStream
 from toolscript.surfaces.mcp.tool_list import list_own_tools
-
-# Clients wait for the list before their user can do anything.
-MAX_START_SECONDS = 2.0
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +81,7 @@ class StartingToolList:
         if method != "tools/list":
             return await self._answer(method, params, request)
         try:
-            async with asyncio.timeout(None if self._is_ready else MAX_START_SECONDS):
+            async with asyncio.timeout(None if self._is_ready else current_limits().tool_list):
                 result = await self._answer(method, params, request)
         except (TimeoutError, ToolscriptError, MCPError) as error:
             log.info("tools_listed_early", extra={"reason": f"{type(error).__name__}: {error}"})

@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 
+from tests.fixtures.limits import set_limits
 from tests.servers import make_scripted_server
 from tests.servers.logins import (
     Authorization,
@@ -26,7 +27,6 @@ from toolscript.app.app import App, open_app
 from toolscript.domain.access import Scope
 from toolscript.domain.profiles import ItemRules, Profile
 from toolscript.domain.servers import OAuthSpec
-from toolscript.services.access import keys, login_flows
 from toolscript.settings import load_settings
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.served_app import ServedApp
@@ -161,8 +161,7 @@ async def test_servers_that_cannot_be_logged_in_at_from_here_say_why(shared_app:
 
 @pytest.fixture
 def _read_keys_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in {"READ_SECONDS": 60.0, "MAX_AGE_SECONDS": 0.0}.items():
-        monkeypatch.setattr(keys, name, seconds)
+    set_limits(monkeypatch, keys_read=60.0, keys_max_age=0.0)
 
 
 async def log_in(http: httpx.AsyncClient, path: str) -> httpx.Response:
@@ -279,7 +278,7 @@ async def test_a_login_that_does_not_succeed_ends_with_a_page_that_says_why(
         failed = declined | {"state": await begin(), "error": "server_error"}
         check(await browser.get("/callback", params=failed), 401, "Not logged in", "refused the login: server_error")
         check(await browser.get("/callback"), 404, "This login has ended", "Begin again")
-        monkeypatch.setattr(login_flows, "LOGIN_SECONDS", 0.0)
+        set_limits(monkeypatch, login=0.0)
         late = await begin()
         page = await browser.get("/callback", params={"state": late, "code": "x"})
         async with asyncio.timeout(TIMEOUT_SECONDS):

@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.fixtures.limits import set_limits
 from toolscript.adapters.deno.process import FOLDER, find_deno
 from toolscript.adapters.deno.sandbox import DenoSandbox
 from toolscript.domain.errors import Unavailable
@@ -160,7 +161,7 @@ async def test_a_check_has_its_time_from_its_turn_on() -> None:
 
 
 async def test_a_check_that_waits_too_long_for_its_turn_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolscript.adapters.deno.checker.TURN_SECONDS", 0.0)
+    set_limits(monkeypatch, type_check_turn=0.0)
     sandbox = DenoSandbox()
     try:
         first = asyncio.create_task(sandbox.check(Program("return 1;"), TIMEOUT_SECONDS))

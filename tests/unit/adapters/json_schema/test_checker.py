@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.fixtures.limits import set_limits
 from toolscript.adapters.json_schema.checker import WorkerChecker
 from toolscript.adapters.workers.process import start_worker
 from toolscript.domain.errors import TimedOut, Unavailable
@@ -203,7 +204,7 @@ async def test_waiting_for_others_does_not_count_against_a_schema(
     endless = asyncio.ensure_future(hasty.check(DOUBLING, {}))
     await asyncio.sleep(0)
     with monkeypatch.context() as patch:
-        patch.setattr("toolscript.adapters.json_schema.checker.TURN_SECONDS", 0.0)
+        set_limits(patch, argument_check_turn=0.0)
         with pytest.raises(TimedOut, match="other checks"):
             await hasty.check(PATH, {"path": 1})
     with pytest.raises(TimedOut):
@@ -268,7 +269,7 @@ async def test_a_worker_that_cannot_start_is_named_and_tried_again(
 async def test_a_worker_that_does_not_get_ready_is_named(
     checker: WorkerChecker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolscript.adapters.json_schema.checker.START_SECONDS", 0.0)
+    set_limits(monkeypatch, argument_check_start=0.0)
     with pytest.raises(Unavailable, match="did not start within 0 s"):
         await checker.check(PATH, {"path": 1})
 

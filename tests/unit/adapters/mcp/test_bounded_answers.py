@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.fixtures.http_services import HttpDouble
+from tests.fixtures.limits import set_limits
 from toolscript.adapters.mcp.client import McpServers
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import TimedOut, ToolscriptError, UpstreamFailed
@@ -133,7 +134,7 @@ async def test_the_body_of_an_error_or_a_redirect_is_not_read_to_its_end(web: Ho
 async def test_reading_ends_with_the_call(
     web: HostileServer, monkeypatch: pytest.MonkeyPatch, name: str, *, is_silent: bool
 ) -> None:
-    monkeypatch.setattr("toolscript.adapters.mcp.http_client.NOTIFICATION_TIMEOUT_SECONDS", 0.2)
+    set_limits(monkeypatch, notification=0.2)
     if is_silent:
         web.is_silent.set()
     async with McpServers(MAX_BYTES).connect(_describe(web), within=TIMEOUT_SECONDS) as server:

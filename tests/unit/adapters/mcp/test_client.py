@@ -12,6 +12,7 @@ import anyio
 import pytest
 
 from tests.fixtures.http_services import HttpDouble
+from tests.fixtures.limits import set_limits
 from toolscript.adapters.mcp import client
 from toolscript.adapters.mcp.client import McpServer, McpServers
 from toolscript.domain.catalog import Item
@@ -55,7 +56,7 @@ class BusyServer(HttpDouble):
 async def test_a_server_that_answers_no_ping_is_lost_only_when_it_works_on_no_other_call(
     monkeypatch: pytest.MonkeyPatch, *, is_busy: bool, error: type[Exception]
 ) -> None:
-    monkeypatch.setattr(client, "PING_TIMEOUT_SECONDS", 0.2)
+    set_limits(monkeypatch, ping=0.2)
     with BusyServer() as web:
         spec = ServerSpec("web", Transport.HTTP, url=f"{web.root}/mcp")
         async with McpServers().connect(spec, within=TIMEOUT_SECONDS) as server:

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from tests.fixtures.http_services import HttpDouble
-from toolscript.adapters.observability import event_sinks
+from tests.fixtures.limits import set_limits
 from toolscript.adapters.observability.event_sinks import Sinks, open_http_sink, open_jsonl_sink
 from toolscript.domain.errors import Invalid
 from toolscript.ports.observability import EventSink
@@ -97,7 +97,7 @@ UNENCODABLE: list[Mapping[Any, Any]] = [
 async def sink(
     request: pytest.FixtureRequest, tmp_path: Path, collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[EventSink]:
-    monkeypatch.setattr(event_sinks, "SHUTDOWN_TIMEOUT_SECONDS", 60.0)
+    set_limits(monkeypatch, shutdown_events=60.0)
     file, http = open_jsonl_sink(tmp_path / "events.jsonl"), open_http_sink(collector.root, interval=0.05)
     made: dict[str, EventSink] = {"file": file, "http": http, "both": Sinks([file, http])}
     yield made[request.param]
@@ -299,7 +299,7 @@ async def test_a_collector_that_hangs_fills_the_queue_and_the_first_events_are_d
 async def test_closing_waits_only_for_a_while_for_a_collector_that_hangs(
     collector: Collector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_sinks, "SHUTDOWN_TIMEOUT_SECONDS", 0.2)
+    set_limits(monkeypatch, shutdown_events=0.2)
     collector.let_go.clear()
     sink = open_http_sink(collector.root, interval=0.0)
     sink.record({"number": 1})

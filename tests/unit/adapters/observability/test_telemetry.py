@@ -16,6 +16,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
+from tests.fixtures.limits import set_limits
 from tests.fixtures.requests import as_request
 from tests.servers.otlp import OtlpCollector
 from toolscript.adapters.observability.telemetry import Telemetry
@@ -220,7 +221,7 @@ async def test_a_request_without_a_traceparent_starts_a_new_trace(
 async def test_a_collector_that_hangs_delays_closing_only_for_a_while(
     collector: OtlpCollector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolscript.adapters.observability.telemetry.TIMEOUT_SECONDS", 0.2)
+    set_limits(monkeypatch, trace_export=0.2)
     collector.let_go.clear()
     telemetry = Telemetry(collector.root)
     await search(telemetry)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.http_services import SHIPPED, Hub, hub_layout
+from tests.fixtures.limits import set_limits
 from toolscript.adapters.onnx.model_folders import download, find_locally, find_model_card
 from toolscript.domain.errors import Invalid, Unavailable
 
@@ -59,7 +60,7 @@ def test_a_hub_that_refuses_fails_at_once_and_leaves_nothing(tmp_path: Path) -> 
 @pytest.mark.slow
 @pytest.mark.req("S-08")
 def test_a_hub_that_never_answers_fails_within_its_timeout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolscript.adapters.onnx.model_folders.HUB_TIMEOUT_SECONDS", 0.2)
+    set_limits(monkeypatch, model_hub=0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         started = time.monotonic()
         with pytest.raises(Unavailable, match="cannot be reached"):

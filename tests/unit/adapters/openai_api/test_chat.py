@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 
+from tests.fixtures.limits import set_limits
 from tests.servers.chat import ChatApi, Reply, Script, refuses, says
 from tests.servers.processes import find_free_port
 from toolscript.adapters.openai_api import chat as openai_chat
 from toolscript.adapters.openai_api.chat import OpenAiChat
 from toolscript.adapters.outgoing.bounds import MAX_CHAT_BYTES
 from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable, UpstreamFailed
+from toolscript.domain.limits import current_limits
 from toolscript.domain.prompts import Prompt
 
 pytestmark = pytest.mark.req("H-10")
@@ -190,11 +192,11 @@ async def test_a_server_that_names_too_long_a_wait_is_not_retried(wait: str) -> 
 
 @pytest.mark.slow
 async def test_without_a_retry_after_header_the_waits_grow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(openai_chat, "FIRST_WAIT_SECONDS", 0.1)
+    set_limits(monkeypatch, chat_first_wait=0.1)
     started = time.monotonic()
     with chat_api(refuses(500), refuses(502, **{"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"}), says(BLUE)) as api:
         assert await answer(api) == BLUE
-    assert time.monotonic() - started >= 3 * openai_chat.FIRST_WAIT_SECONDS
+    assert time.monotonic() - started >= 3 * current_limits().chat_first_wait
 
 
 async def test_a_server_that_takes_too_long_is_unavailable() -> None:

@@ -16,8 +16,8 @@ import psycopg
 import pytest
 
 from tests.fixtures.coroutines import call_until_available
+from tests.fixtures.limits import set_limits
 from toolscript.adapters.memory import MemoryIndex
-from toolscript.adapters.pgvector import connections as pgvector_connections
 from toolscript.adapters.pgvector.filters import translate_filter
 from toolscript.adapters.pgvector.index import PgVectorIndex
 from toolscript.app.app import open_app
@@ -143,7 +143,7 @@ async def test_a_closed_index_is_unavailable(database: str) -> None:
 
 
 async def test_a_statement_that_takes_too_long_is_cancelled(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pgvector_connections, "STATEMENT_SECONDS", 0.2)
+    set_limits(monkeypatch, statement=0.2)
     index = PgVectorIndex(database)
     await call_until_available(lambda: index.open(THINGS))
     with psycopg.connect(database) as other:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tests.fixtures.examples import choose
+from tests.fixtures.limits import set_limits
 from toolscript.adapters.qdrant import shard as qdrant_shard
 from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
 from toolscript.domain.errors import Unavailable
@@ -177,7 +178,7 @@ async def test_the_rest_is_optimised_when_writers_pause_also_after_a_restart(
     await index.wait_until_idle()
     await index.upsert(NAME, [point(n) for n in range(800, 1000)])
     await index.close()
-    monkeypatch.setattr("toolscript.adapters.qdrant.shard.QUIET_SECONDS", 0.0)
+    set_limits(monkeypatch, optimise_after=0.0)
     again = QdrantEdgeIndex(tmp_path, optimise_from=100)
     await again.open(THINGS)
     assert await again.count(NAME) == 1000

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
+from tests.fixtures.limits import set_limits
 from toolscript.adapters.storage.outages import Outage, OutageWatch
-from toolscript.adapters.workers import threads as worker_threads
 from toolscript.adapters.workers.threads import WorkerThreads
 from toolscript.domain.errors import DiskFull, NotFound, Unavailable
 
@@ -67,7 +67,7 @@ async def test_work_that_no_thread_begins_in_time_fails_and_later_work_succeeds(
 
     first = asyncio.create_task(threads.run(occupy))
     assert await asyncio.to_thread(has_begun.wait, 60)
-    monkeypatch.setattr(worker_threads, "MAX_WAIT_SECONDS", 0.05)
+    set_limits(monkeypatch, free_thread=0.05)
     late: list[str] = []
     async with asyncio.timeout(30):
         with pytest.raises(Unavailable, match="the store was busy"):
@@ -75,7 +75,7 @@ async def test_work_that_no_thread_begins_in_time_fails_and_later_work_succeeds(
     assert not first.done()  # the thread is still busy
     may_end.set()
     assert await first
-    monkeypatch.setattr(worker_threads, "MAX_WAIT_SECONDS", 60.0)
+    set_limits(monkeypatch, free_thread=60.0)
     assert await threads.run(lambda: "done") == "done"
     assert late == []
     threads.close()

@@ -16,9 +16,9 @@ import jwt
 import pytest
 
 from tests.fixtures.examples import choose
+from tests.fixtures.limits import set_limits
 from tests.servers.processes import find_free_port
 from tests.servers.published_keys import PublishedKeys, SigningKey, encode_part, new_key
-from toolscript.adapters.tokens import jwks as key_set
 from toolscript.adapters.tokens.jwt import JwtVerifier, sign_local_token
 from toolscript.domain.access import Principal
 from toolscript.domain.errors import Invalid, Unauthorized, Unavailable
@@ -673,7 +673,7 @@ async def test_redirects_are_not_followed(keys: PublishedKeys, rsa: SigningKey, 
 async def test_a_read_that_takes_too_long_is_aborted(
     keys: PublishedKeys, rsa: SigningKey, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_set, "TIMEOUT_SECONDS", 0.05)
+    set_limits(monkeypatch, key_set=0.05)
     keys.hold = True
     async with verifying(keys.url, clock) as verifies:
         with pytest.raises(Unavailable, match=r"within 0\.05 seconds"):

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
+from tests.fixtures.limits import set_limits
 from toolscript.domain.access import AccessKey, Scope
 from toolscript.domain.errors import Invalid, Unavailable
-from toolscript.services.access import keys as module
+from toolscript.domain.limits import current_limits
 from toolscript.services.access.keys import (
-    MAX_AGE_SECONDS,
     MAX_AGE_WITHOUT_STORE_SECONDS,
     MIN_PAUSE_SECONDS,
     Keys,
@@ -78,7 +78,7 @@ class Setup:
 
 @pytest.fixture
 async def setup(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Setup]:
-    monkeypatch.setattr(module, "READ_SECONDS", 60.0)  # a busy machine must not use old keys
+    set_limits(monkeypatch, keys_read=60.0)  # a busy machine must not use old keys
     store, clock = Store(), Clock()
     store.answers.set()
     keys = Keys(store, clock=clock, monotonic=clock, sleep=clock.sleep)
@@ -131,7 +131,7 @@ async def test_a_key_expires_by_the_clock_without_a_store(setup: Setup, monkeypa
     key, secret = await setup.keys.create("ci", [Scope.SEARCH], expires_in=60)
     assert await setup.keys.find(secret) == key
     setup.store.answers.clear()
-    monkeypatch.setattr(module, "READ_SECONDS", 0.01)
+    set_limits(monkeypatch, keys_read=0.01)
     setup.clock.now += 59
     assert await setup.keys.find(secret) == key
     setup.clock.now += 1
@@ -144,7 +144,7 @@ async def test_keys_are_read_once_in_two_seconds(setup: Setup) -> None:
         await asyncio.gather(*(setup.keys.find(secret) for _ in range(20)))
     assert setup.store.reads == 1
     await setup.keys.revoke("ci")
-    setup.clock.now += MAX_AGE_SECONDS
+    setup.clock.now += current_limits().keys_max_age
     assert await asyncio.gather(*(setup.keys.find(secret) for _ in range(20))) == [None] * 20
     assert setup.store.reads == 2
 
@@ -196,7 +196,7 @@ async def test_while_the_store_is_down_the_last_keys_stay_valid_for_minutes(
     assert "db.internal" not in error.value.message
     assert await setup.keys.exist()
     setup.store.is_down = False
-    setup.clock.now += MAX_AGE_SECONDS
+    setup.clock.now += current_limits().keys_max_age
     assert await setup.keys.find(secret) == key
 
 
@@ -205,8 +205,8 @@ async def test_a_frozen_store_delays_requests_once(setup: Setup, monkeypatch: py
     key, secret = await setup.keys.create("ci", [Scope.SEARCH])
     assert await setup.keys.find(secret) == key
     setup.store.answers.clear()
-    monkeypatch.setattr(module, "READ_SECONDS", 0.5)
-    setup.clock.now += MAX_AGE_SECONDS
+    set_limits(monkeypatch, keys_read=0.5)
+    setup.clock.now += current_limits().keys_max_age
     assert await setup.keys.find(secret) == key  # waits for half a second of real time
     setup.clock.now += 60
     loop = asyncio.get_running_loop()

@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 import pytest
 
 from tests.fixtures.catalogue import Events
+from tests.fixtures.limits import set_limits
 from tests.fixtures.requests import as_request
 from tests.servers.logins import (
     Authorization,
@@ -143,7 +144,7 @@ async def test_errors_are_reported_to_the_browser_that_waits(
 async def test_a_login_that_takes_too_long_ends(
     flows: LoginFlows, web: ProtectedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LOGIN_SECONDS", 0.01)
+    set_limits(monkeypatch, login=0.01)
     late = await flows.begin(web.make_spec(), REDIRECT)
     async with asyncio.timeout(60):
         while True:

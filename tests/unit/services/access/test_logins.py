@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.limits import set_limits
 from tests.servers import serving_http
 from tests.servers.logins import (
     Authorization,
@@ -28,11 +29,10 @@ from toolscript.adapters.sql.logins import SqlLogins
 from toolscript.adapters.storage.sealing import InstallationKey
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import Forbidden, Invalid, LoginRequired, Unauthorized, Unavailable, UpstreamFailed
+from toolscript.domain.limits import Limits
 from toolscript.domain.logins import Login, LoginName, StoredLogin, name_login
 from toolscript.domain.servers import CallRelay, ServerSpec, ServerState, Transport
-from toolscript.services.access import logins as module
 from toolscript.services.access.logins import Logins
-from toolscript.services.servers.connection import Timeouts
 from toolscript.services.servers.gateway import Gateway
 
 pytestmark = [pytest.mark.req("G-11", "X-04"), pytest.mark.slow]
@@ -207,7 +207,7 @@ async def test_a_caller_that_goes_away_does_not_lose_the_renewed_token(store: Sq
 async def test_the_end_of_the_gateway_does_not_wait_for_an_authorization_server_without_end(
     store: SqlLogins, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "CLOSE_SECONDS", 0.1)
+    set_limits(monkeypatch, login_close=0.1)
     began = asyncio.Event()
 
     class SilentServers(OAuthServers):
@@ -252,7 +252,7 @@ async def test_a_store_that_does_not_answer_hinders_no_server_without_a_login(
         await asyncio.Event().wait()
 
     monkeypatch.setattr(store, "read", wait)
-    monkeypatch.setattr(module, "READ_SECONDS", 0.1)
+    set_limits(monkeypatch, login_read=0.1)
     with serving_http() as web:
         assert await _call(_open(store), ServerSpec("web", Transport.HTTP, url=web.http)) is None
 
@@ -334,9 +334,9 @@ async def test_logging_out_revokes_and_forgets(
 async def test_a_gateway_follows_logins_and_logouts(
     store: SqlLogins, spec: ServerSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "POLL_SECONDS", 0.05)
+    set_limits(monkeypatch, login_poll=0.05)
     logins = _open(store)
-    gateway = Gateway(McpServers(tokens=logins), None, Timeouts(max_pause=600))
+    gateway = Gateway(McpServers(tokens=logins), None, Limits(max_pause=600))
     logins.start_following(lambda name: gateway.reconnect(name.server, name.user, "its login has changed"))
     await gateway.apply([spec])
     await gateway.settle(WITHIN)

@@ -11,6 +11,7 @@ import pytest
 
 from tests.fixtures.catalogue import FILES, ITEMS, READ, SEND, SyncedCatalogue
 from tests.fixtures.databases import open_memory_database
+from tests.fixtures.limits import set_limits
 from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
 from toolscript.adapters.sql.catalogue_version import SqlCatalogueVersion
 from toolscript.adapters.sql.database import Database
@@ -106,8 +107,8 @@ async def kit() -> AsyncIterator[Kit]:
 @pytest.fixture
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """The version is read all the time."""
-    monkeypatch.setattr(snapshot_module, "POLL_SECONDS", 0.01)
-    monkeypatch.setattr(snapshot_module, "PAUSE_SECONDS", 0.0)
+    set_limits(monkeypatch, catalogue_poll=0.01)
+    set_limits(monkeypatch, catalogue_pause=0.0)
 
 
 async def wait_until(holds: Callable[[], Awaitable[bool]]) -> None:

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
+from toolscript.domain.deadline import Deadline
 from toolscript.domain.errors import Unavailable
+from toolscript.domain.limits import current_limits
 from toolscript.domain.programs import DEFAULT_LIMITS, Language, Program, ProgramOutcome, RunEnd
 from toolscript.domain.servers import CallRelay, CallResult
 from toolscript.services.code.host import HostServices, RunCaller, RunHost
 from toolscript.services.code.run import START_SECONDS, run_within_limits
-from toolscript.services.tools.call import ANSWER_SECONDS
 from toolscript.surfaces.callers import OWNER
 
 pytestmark = pytest.mark.req("C-01", "G-08")
@@ -56,31 +57,28 @@ def make_host(people: People) -> RunHost:
 
 async def test_the_time_of_two_questions_at_once_does_not_count() -> None:
     people = People()
-    host, loop = make_host(people), asyncio.get_running_loop()
-
-    def measure_rest() -> float:
-        assert host.timeout
-        return (host.timeout.when() or 0.0) - loop.time()
-
-    async with asyncio.timeout(SECONDS) as host.timeout:
+    host, deadline = make_host(people), Deadline(SECONDS)
+    host.deadline = deadline
+    async with deadline.timeout():
         people.passed += 30.0
         calls = [asyncio.create_task(host.call("call_tool", {"tool_id": "box__ask"})) for _ in range(2)]
         first, second = await people.questions.get(), await people.questions.get()
-        people.passed += ANSWER_SECONDS - 60.0
+        people.passed += current_limits().answer - 60.0
         first.set()
         await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
         people.passed += 80.0
-        assert measure_rest() > 0.0
+        assert deadline.seconds_left > 0.0
         second.set()
         assert await asyncio.gather(*calls) == [{"action": "accept"}] * 2
         # A stall counts, and nothing else.
-        assert SECONDS - 30.0 - MAX_STALL_SECONDS < measure_rest() <= SECONDS - 30.0
+        assert SECONDS - 30.0 - MAX_STALL_SECONDS < deadline.seconds_left <= SECONDS - 30.0
 
 
 async def test_a_question_after_another_finds_the_time_that_is_left() -> None:
     people = People()
-    host, loop = make_host(people), asyncio.get_running_loop()
-    async with asyncio.timeout(SECONDS) as host.timeout:
+    host, deadline = make_host(people), Deadline(SECONDS)
+    host.deadline = deadline
+    async with deadline.timeout():
         for _ in range(2):
             people.passed += 20.0
             call = asyncio.create_task(host.call("call_tool", {"tool_id": "box__ask"}))
@@ -88,8 +86,7 @@ async def test_a_question_after_another_finds_the_time_that_is_left() -> None:
             people.passed += 500.0
             answered.set()
             await call
-        rest = (host.timeout.when() or 0.0) - loop.time()
-        assert SECONDS - 40.0 - MAX_STALL_SECONDS < rest <= SECONDS - 40.0
+        assert SECONDS - 40.0 - MAX_STALL_SECONDS < deadline.seconds_left <= SECONDS - 40.0
 
 
 class SlowSandbox:

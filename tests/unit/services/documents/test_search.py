@@ -17,10 +17,12 @@ from tests.fixtures.catalogue import Events
 from tests.fixtures.databases import open_memory_database
 from tests.fixtures.examples import choose
 from tests.fixtures.faults import Fault, FaultyAdapter, hang, raising
+from tests.fixtures.limits import set_limits
 from tests.fixtures.requests import as_request
 from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
 from toolscript.adapters.sql.documents import SqlDocuments
 from toolscript.domain.access import Plan, Principal
+from toolscript.domain.deadline import Deadline
 from toolscript.domain.documents import Document, StoredDocument
 from toolscript.domain.errors import Forbidden, Invalid, InvalidArguments, RateLimited, ToolscriptError, Unavailable
 from toolscript.domain.filters import Condition, Filter, Op
@@ -28,7 +30,6 @@ from toolscript.domain.search import SearchReport, Vector
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Embedder, Reranker
 from toolscript.ports.stores import DocumentStore
-from toolscript.retrieval.deadline import Deadline
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.access.plans import Plans
 from toolscript.services.documents import hits as document_hits
@@ -357,7 +358,7 @@ async def test_pages_of_a_reranked_search_are_contiguous(
 async def test_if_the_reranker_fails_the_first_ranking_stays_and_the_report_says_so(
     archive: Archive, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
-    monkeypatch.setattr(document_search, "RERANK_SECONDS", 0.05)
+    set_limits(monkeypatch, document_rerank=0.05)
     archive.reranker = reranker = LengthEmbedder()
     reranker.fails, reranker.hangs = fault == "fails", fault == "hangs"
     reranker.says = {"too few": [1.0], "no numbers": [float("nan")] * 3}.get(fault)
@@ -371,7 +372,7 @@ async def test_if_the_reranker_fails_the_first_ranking_stays_and_the_report_says
 async def test_without_a_model_hybrid_search_ranks_by_words(
     archive: Archive, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
-    monkeypatch.setattr(document_ranking, "EMBEDDING_SECONDS", 0.05)
+    set_limits(monkeypatch, document_embedding=0.05)
     by_word = await archive.hits("red wine", search_type=KEYWORD)
     faults: dict[str, Any] = {
         "none": None,

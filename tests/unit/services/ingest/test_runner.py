@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.fixtures.databases import open_memory_database
+from tests.fixtures.limits import set_limits
 from toolscript.adapters.sql.jobs import SqlJobs
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.files.jobs import FileOutcome, FileState, Job, JobFile, JobState, JobTarget
@@ -77,7 +78,7 @@ async def test_each_file_is_worked_on_and_a_bad_one_does_not_stop_the_others(sto
 async def test_a_file_waits_while_something_is_unavailable_and_fails_after_some_attempts(
     store: SqlJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LEASE_SECONDS", 2.0**40)
+    set_limits(monkeypatch, job_lease=2.0**40)
     attempts: list[int] = []
 
     def fail_twice(file: JobFile) -> None:
@@ -106,7 +107,7 @@ async def test_a_file_waits_while_something_is_unavailable_and_fails_after_some_
 async def test_a_file_that_another_attempt_still_lets_go_of_is_not_claimed_and_forgotten(
     store: SqlJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LEASE_SECONDS", 2.0**40)
+    set_limits(monkeypatch, job_lease=2.0**40)
 
     class SlowToAnswer(SqlJobs):
         has_claimed = asyncio.Event()
@@ -137,8 +138,8 @@ async def test_a_file_that_another_attempt_still_lets_go_of_is_not_claimed_and_f
 async def test_a_late_answer_about_the_leases_stops_no_newer_attempt(
     store: SqlJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "LEASE_SECONDS", 2.0**40)
-    monkeypatch.setattr(module, "RENEW_SECONDS", 0.001)
+    set_limits(monkeypatch, job_lease=2.0**40)
+    set_limits(monkeypatch, job_renewal=0.001)
     is_renewing, is_postponed, is_second, may_end = (asyncio.Event() for _ in range(4))
 
     class SlowToAnswer(SqlJobs):
@@ -197,7 +198,7 @@ async def test_what_a_killed_process_left_is_continued_at_once_by_one_that_is_al
 async def test_a_cancelled_job_stops_here_and_in_other_processes(
     store: SqlJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "RENEW_SECONDS", 0.01)
+    set_limits(monkeypatch, job_renewal=0.01)
     for stops_itself in (True, False):
         await start(store, "endless")
         work = Work()
@@ -271,8 +272,8 @@ async def test_a_runner_that_stops_gives_back_what_the_store_is_about_to_lease_t
 async def test_a_fault_of_the_store_that_nobody_expected_does_not_end_the_work(
     store: SqlJobs, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "POLL_SECONDS", 0.001)
-    monkeypatch.setattr(module, "RENEW_SECONDS", 0.001)
+    set_limits(monkeypatch, job_poll=0.001)
+    set_limits(monkeypatch, job_renewal=0.001)
     faults = {"claim": ValueError("a row of a newer version"), "renew": KeyError("steps")}
 
     class FaultyOnce(SqlJobs):

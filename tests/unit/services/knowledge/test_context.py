@@ -10,9 +10,9 @@ import pytest
 
 from tests.fixtures.faults import FAULTS, FaultyAdapter
 from tests.fixtures.knowledge_search import GARDENS, HARBOUR, MOON, TIDES, WARNING, Library, chunk, fill
+from tests.fixtures.limits import set_limits
 from toolscript.domain.knowledge import Chunk, Position
 from toolscript.domain.search import SearchPart
-from toolscript.services.knowledge import search as module
 from toolscript.services.knowledge.context import (
     MAX_SECTION_CHARACTERS,
     KnowledgeHit,
@@ -159,8 +159,7 @@ async def test_a_page_of_sections_is_full_although_neighbours_merge() -> None:
 
 @pytest.mark.parametrize("fault", ["unavailable", "runtime error", "hangs"])
 async def test_without_sections_the_passages_are_returned(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("EMBEDDED_BY", "RANKED_BY", "READ_BY"):
-        monkeypatch.setattr(module, name, 60.0)
+    set_limits(monkeypatch, knowledge_embedding=60.0, knowledge_ranking=60.0, knowledge_reading=60.0)
     library = await fill()
     library.store = FaultyAdapter(library.store, "get_contents", FAULTS[fault])
     found = await search(library, MOON.content, context=PassageContext.SECTION)

@@ -12,11 +12,11 @@ import pytest
 
 from tests.fixtures.faults import FAULTS, FaultyAdapter
 from tests.fixtures.knowledge_search import DECISION, GARDENS, HARBOUR, MOON, ROSES, TIDES, WARNING, Library, chunk
+from tests.fixtures.limits import set_limits
 from toolscript.adapters.memory import HashedEmbedder
 from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
 from toolscript.domain.search import Point, SearchPart, TermCounts, Terms, Vector
 from toolscript.ports.indexes import VectorIndex
-from toolscript.services.knowledge import search as module
 from toolscript.services.knowledge.points import CHUNKS, EXTRACTIONS
 from toolscript.services.knowledge.ranking import WORDS_WEIGHT
 from toolscript.services.knowledge.search import KnowledgeQuery, KnowledgeResults
@@ -183,8 +183,8 @@ async def test_the_words_of_a_removed_or_replaced_source_are_no_longer_counted()
 
 @pytest.mark.parametrize("fault", sorted(FAULTS.keys() - {"none"}))
 async def test_without_counts_of_terms_the_search_is_by_meaning(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "RANKED_BY", 120.0)
-    monkeypatch.setattr(module, "READ_BY", 180.0)
+    set_limits(monkeypatch, knowledge_ranking=120.0)
+    set_limits(monkeypatch, knowledge_reading=180.0)
     library = Library()
     await write(library)
     library.store = FaultyAdapter(library.store, "count_terms", FAULTS[fault])

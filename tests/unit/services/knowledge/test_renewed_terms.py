@@ -12,6 +12,7 @@ import pytest
 
 from tests.fixtures.catalogue import CountingEmbedder
 from tests.fixtures.knowledge_search import DECISION, GARDENS, HARBOUR, MOON, ROSES, TIDES, WARNING, Library, chunk
+from tests.fixtures.limits import set_limits
 from toolscript.adapters.files.reader import FileBooks
 from toolscript.adapters.memory import HashedEmbedder
 from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
@@ -174,8 +175,8 @@ async def test_nothing_is_created_or_changed_without_knowledge_of_this_model(ear
 async def test_the_gateway_tries_again_after_an_outage_and_gives_up_in_the_end(
     earlier: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateway, "MIN_PAUSE_SECONDS", 0.001)
-    monkeypatch.setattr(gateway, "MAX_PAUSE_SECONDS", 0.004)
+    set_limits(monkeypatch, repair_first_pause=0.001)
+    set_limits(monkeypatch, repair_max_pause=0.004)
     tries: list[int] = []
 
     async def renew_at_the_second_try(*, completing: bool) -> int:

@@ -32,6 +32,7 @@ from tests.fixtures.knowledge_search import (
     extraction,
     fill,
 )
+from tests.fixtures.limits import set_limits
 from tests.fixtures.requests import as_request
 from toolscript.adapters.memory import HashedEmbedder
 from toolscript.adapters.qdrant.edge import QdrantEdgeIndex
@@ -649,7 +650,7 @@ async def test_a_search_has_a_span_per_stage() -> None:
 @pytest.mark.req("K-04")
 @pytest.mark.parametrize("fault", ["unavailable", "runtime error", "hangs"])
 async def test_a_filter_that_cannot_be_resolved_fails_the_search(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SELECTED_WITHIN", 0.2)
+    set_limits(monkeypatch, knowledge_selecting=0.2)
     library = await fill()
     library.store = FaultyAdapter(library.store, "list_sources", FAULTS[fault])
     where = Filter(must=(Condition("year", Op.EQ, 2024),))

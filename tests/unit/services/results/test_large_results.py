@@ -12,6 +12,7 @@ import pytest
 
 from tests.fixtures.databases import open_memory_database
 from tests.fixtures.faults import FaultyAdapter, hang, raising
+from tests.fixtures.limits import set_limits
 from toolscript.adapters.memory import HashedEmbedder
 from toolscript.adapters.sql.results import SqlResults
 from toolscript.domain.errors import Invalid, NotFound, Unavailable
@@ -200,7 +201,7 @@ async def test_without_the_store_the_answer_is_cut_and_says_so(store: SqlResults
 async def test_a_store_that_hangs_delays_the_answer_for_a_bounded_time(
     store: SqlResults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "SAVE_SECONDS", 0.01)
+    set_limits(monkeypatch, save_result=0.01)
     bench = Bench(FaultyAdapter(store, "save", hang))
     results = await asyncio.gather(*(bench.cut(write_lines(1000)) for _ in range(5)))
     assert all("It was not kept: the store does not answer." in get_text(result) for result in results)

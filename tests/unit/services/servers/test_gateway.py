@@ -12,23 +12,23 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.fixtures.limits import set_limits
 from tests.fixtures.serving import build_calls
 from tests.servers import make_scripted_server as spec
 from tests.servers import serving_http
-from toolscript.adapters.mcp import client
 from toolscript.adapters.mcp.client import McpServers
 from toolscript.app.app import App, open_app
 from toolscript.domain.errors import Invalid, InvalidArguments, NotFound, Unavailable
+from toolscript.domain.limits import Limits
 from toolscript.domain.servers import ServerSpec, ServerState, Transport
 from toolscript.services.catalogue.sync import ItemCounts
-from toolscript.services.servers.connection import Timeouts
 from toolscript.services.servers.gateway import Gateway
 from toolscript.services.tools.call import CallTool
 from toolscript.settings import load_settings
 
 pytestmark = pytest.mark.slow
 
-TIMEOUTS = Timeouts(connect=10, call=10, reconnect=10, heartbeat=10, first_pause=0.05, max_pause=0.2, poll=0.02)
+TIMEOUTS = Limits(connect=10, call=10, reconnect=10, heartbeat=10, first_pause=0.05, max_pause=0.2, poll=0.02)
 TIMEOUT_SECONDS = 60.0
 UNUSABLE_SCHEMAS: dict[str, Any] = {
     "unknown type": {"type": "nonsense"},
@@ -97,7 +97,7 @@ async def ids(app: App) -> set[str]:
 
 @pytest.mark.req("G-02")
 async def test_failing_servers_do_not_affect_others_and_report_their_reasons(app: App) -> None:
-    gateway = Gateway(McpServers(), app.sync, Timeouts(first_pause=60))
+    gateway = Gateway(McpServers(), app.sync, Limits(first_pause=60))
     await gateway.apply(
         [spec("good"), spec("crash", crash=True), spec("hang", hang=True), ServerSpec("no", Transport.STDIO, "nope")]
     )
@@ -123,7 +123,7 @@ async def test_a_server_that_failed_is_tried_again_until_it_works(gateway: Gatew
 
 @pytest.mark.req("G-02")
 async def test_pauses_between_attempts_grow_and_are_in_the_status(app: App) -> None:
-    slow = Gateway(McpServers(), app.sync, Timeouts(first_pause=30, max_pause=100))
+    slow = Gateway(McpServers(), app.sync, Limits(first_pause=30, max_pause=100))
     await slow.apply([ServerSpec("no", Transport.STDIO, "nope")])
     await slow.settle(TIMEOUT_SECONDS)
     (status,) = slow.statuses
@@ -205,7 +205,7 @@ async def test_an_invalid_edit_is_reported_and_changes_nothing(gateway: Gateway)
 
 @pytest.mark.req("G-05")
 async def test_a_call_to_a_server_that_is_not_available_says_why(app: App) -> None:
-    limits = Timeouts(reconnect=0.3, first_pause=0.05, max_pause=0.1)
+    limits = Limits(reconnect=0.3, first_pause=0.05, max_pause=0.1)
     gateway = Gateway(McpServers(), app.sync, limits)
     await gateway.apply([spec("good")])
     await gateway.settle(TIMEOUT_SECONDS)
@@ -262,7 +262,7 @@ async def test_a_resource_of_a_template_is_read_with_its_variables(shared_calls:
 
 @pytest.mark.req("G-02", "G-05")
 async def test_an_http_server_is_reconnected_after_an_outage(app: App) -> None:
-    limits = Timeouts(heartbeat=0.1, first_pause=0.05, max_pause=0.1)
+    limits = Limits(heartbeat=0.1, first_pause=0.05, max_pause=0.1)
     gateway = Gateway(McpServers(), app.sync, limits)
     with serving_http() as web:
         await gateway.apply([ServerSpec("web", Transport.HTTP, url=web.http)])
@@ -278,7 +278,7 @@ async def test_an_http_server_is_reconnected_after_an_outage(app: App) -> None:
 
 @pytest.mark.req("G-02")
 async def test_a_server_that_keeps_dying_is_retried_with_pauses(app: App) -> None:
-    gateway = Gateway(McpServers(), app.sync, Timeouts(first_pause=0.2, max_pause=60))
+    gateway = Gateway(McpServers(), app.sync, Limits(first_pause=0.2, max_pause=60))
     await gateway.apply([spec("dies", crash_after_listing=True)])
     await until(lambda: gateway.statuses[0].attempts >= 2)
     await until(lambda: (gateway.statuses[0].retry_in_seconds or 0) > 0.5)
@@ -290,7 +290,7 @@ async def test_a_call_makes_one_attempt_on_a_server_that_fails_and_does_not_wait
     app: App, tmp_path: Path
 ) -> None:
     starts = tmp_path / "starts"
-    gateway = Gateway(McpServers(), app.sync, Timeouts(reconnect=120, first_pause=120))
+    gateway = Gateway(McpServers(), app.sync, Limits(reconnect=120, first_pause=120))
     await gateway.apply([spec("s")])
     await gateway.settle(TIMEOUT_SECONDS)
     script = f"echo x >> {starts}; exit 1"
@@ -306,7 +306,7 @@ async def test_a_call_makes_one_attempt_on_a_server_that_fails_and_does_not_wait
 
 @pytest.mark.req("G-02")
 async def test_closing_while_a_connection_is_abandoned_leaves_no_process(app: App) -> None:
-    gateway = Gateway(McpServers(), app.sync, Timeouts(connect=0.3))
+    gateway = Gateway(McpServers(), app.sync, Limits(connect=0.3))
     before = {p.pid for p in psutil.Process().children(recursive=True)}
     await gateway.apply([spec("deaf", hang=True, deaf=True, child=True)])
     await until(lambda: len({p.pid for p in psutil.Process().children(recursive=True)} - before) > 0)
@@ -332,10 +332,10 @@ async def test_a_tool_that_an_edit_excludes_cannot_be_called_any_more(
 
 @pytest.mark.req("G-02", "G-05")
 async def test_a_server_that_is_busy_with_a_call_stays_connected(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    gateway = Gateway(McpServers(), app.sync, Timeouts(connect=60, heartbeat=0.2, call=60))
+    gateway = Gateway(McpServers(), app.sync, Limits(connect=60, heartbeat=0.2, call=60))
     await gateway.apply([spec("s", serial=True)])
     await gateway.settle(TIMEOUT_SECONDS)
-    monkeypatch.setattr(client, "PING_TIMEOUT_SECONDS", 0.5)  # shorter than the call
+    set_limits(monkeypatch, ping=0.5)  # shorter than the call
     answer = await build_calls(app, gateway).call("s__slow", {"seconds": 1.2})
     assert answer.text == "It took 1.2 s."
     assert gateway.statuses[0].attempts == 1
@@ -344,7 +344,7 @@ async def test_a_server_that_is_busy_with_a_call_stays_connected(app: App, monke
 
 @pytest.mark.req("G-03")
 async def test_constant_change_notices_lead_to_debounced_listings(app: App) -> None:
-    gateway = Gateway(McpServers(), app.sync, Timeouts(debounce=0.3))
+    gateway = Gateway(McpServers(), app.sync, Limits(debounce=0.3))
     started, listings = time.monotonic(), 0
     await gateway.apply([spec("s", restless=True)])
     await gateway.settle(TIMEOUT_SECONDS)

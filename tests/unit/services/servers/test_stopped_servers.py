@@ -14,14 +14,14 @@ from tests.servers import make_scripted_server
 from toolscript.adapters.mcp.client import McpServers
 from toolscript.app.app import App
 from toolscript.domain.errors import NotFound, Unavailable, UpstreamFailed
+from toolscript.domain.limits import Limits
 from toolscript.domain.servers import CallState, ServerSpec, ServerStart, ServerState, ServerStatus
-from toolscript.services.servers.connection import Timeouts
 from toolscript.services.servers.gateway import Gateway
 from toolscript.services.tools.call import CallTool
 
 pytestmark = pytest.mark.slow
 
-TIMEOUTS = Timeouts(connect=30, call=30, heartbeat=10, first_pause=0.05, max_pause=0.2)
+TIMEOUTS = Limits(connect=30, call=30, heartbeat=10, first_pause=0.05, max_pause=0.2)
 TIMEOUT_SECONDS = 60.0
 
 

@@ -14,14 +14,14 @@ from tests.servers import make_scripted_server as spec
 from toolscript.adapters.mcp.client import McpServers
 from toolscript.app.app import App
 from toolscript.domain.errors import Unavailable
+from toolscript.domain.limits import Limits
 from toolscript.domain.servers import ServerState
 from toolscript.services.catalogue.snapshot import Change
-from toolscript.services.servers.connection import Timeouts
 from toolscript.services.servers.gateway import Gateway
 
 pytestmark = [pytest.mark.req("X-07"), pytest.mark.slow]
 
-TIMEOUTS = Timeouts(connect=20, call=20, reconnect=20, heartbeat=20, first_pause=0.05, max_pause=0.1)
+TIMEOUTS = Limits(connect=20, call=20, reconnect=20, heartbeat=20, first_pause=0.05, max_pause=0.1)
 
 
 async def until(holds: Callable[[], bool]) -> None:

@@ -16,9 +16,9 @@ from toolscript.app.app import App
 from toolscript.domain.access import CallLimit
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import LoginRequired, RateLimited, ToolscriptError, Unavailable, UpstreamFailed
+from toolscript.domain.limits import Limits
 from toolscript.domain.servers import ServerSpec, Transport
 from toolscript.services.access.rates import Buckets
-from toolscript.services.servers.connection import Timeouts
 from toolscript.services.servers.gateway import Gateway
 from toolscript.services.support.call_admission import CallAdmission
 
@@ -176,7 +176,7 @@ async def test_calls_that_fail_together_count_once(clock: Clock) -> None:
 
 @pytest.fixture
 async def gateway(app: App) -> AsyncIterator[Gateway]:
-    timeouts = Timeouts(connect=10, call=10, reconnect=10, first_pause=0.05, max_pause=0.2)
+    timeouts = Limits(connect=10, call=10, reconnect=10, first_pause=0.05, max_pause=0.2)
     gateway = Gateway(McpServers(), app.sync, timeouts, CallAdmission(Buckets(), failures=2, pause_seconds=3600))
     yield gateway
     await gateway.close()

@@ -13,15 +13,16 @@ from hypothesis import strategies as st
 
 from tests.fixtures.databases import open_memory_database
 from tests.fixtures.examples import scale_examples
+from tests.fixtures.limits import set_limits
 from toolscript.adapters.sql.access.approvals import SqlApprovals
 from toolscript.domain.access import ApprovalPolicy, PendingCall
 from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import ApprovalDeclined, ApprovalRequired, TimedOut, Unavailable
+from toolscript.domain.limits import current_limits
 from toolscript.domain.profiles import Profile
 from toolscript.domain.servers import CallRelay, CallResult
 from toolscript.ports.access import ApprovalStore
-from toolscript.services.tools import approval, pending_calls
-from toolscript.services.tools.approval import APPROVAL_SECONDS, MAX_ARGUMENTS, QUESTION_KEY, Approvals
+from toolscript.services.tools.approval import MAX_ARGUMENTS, QUESTION_KEY, Approvals
 
 pytestmark = pytest.mark.req("G-13")
 
@@ -103,13 +104,13 @@ async def test_an_approval_counts_once_and_for_ten_minutes() -> None:
     clock = Clock()
     approvals = build_approvals(WRITES, clock=clock)
     question = await get_question(approvals, {"path": "a"})
-    clock.now += APPROVAL_SECONDS - 1
+    clock.now += current_limits().approval - 1
     approved = await approvals.obtain(WRITER, {"path": "a"}, answer_again(question.raw["requestState"]))
     assert approved.relay.answers == {}
     with pytest.raises(ApprovalRequired, match="was used already, is older than 10 minutes, or is for another call"):
         await approvals.obtain(WRITER, {"path": "a"}, answer_again(question.raw["requestState"]))
     late = await get_question(approvals, {"path": "a"})
-    clock.now += APPROVAL_SECONDS
+    clock.now += current_limits().approval
     with pytest.raises(ApprovalRequired, match="call it again without requestState"):
         await approvals.obtain(WRITER, {"path": "a"}, answer_again(late.raw["requestState"]))
 
@@ -142,8 +143,7 @@ async def test_answers_of_a_wrong_shape_are_no_approval(responses: Any) -> None:
 
 
 async def test_while_the_store_does_not_answer_no_approval_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (approval, pending_calls):
-        monkeypatch.setattr(module, "STORE_SECONDS", 0.01)
+    set_limits(monkeypatch, approval_store=0.01)
     approvals = build_approvals(WRITES, store=FrozenStore(open_memory_database()))
     state = (await get_question(approvals, {})).raw["requestState"]
     with pytest.raises(Unavailable, match="the approval could not be checked"):
@@ -200,7 +200,7 @@ async def test_an_older_client_answers_meanwhile_and_its_silence_is_no_answer(
 ) -> None:
     approvals = build_approvals(WRITES)
     relay = CallRelay(capabilities={"elicitation": {}}, ask=lambda *_: asyncio.sleep(60, {}))
-    monkeypatch.setattr(approval, "APPROVAL_SECONDS", 0.01)
+    set_limits(monkeypatch, approval=0.01)
     with pytest.raises(TimedOut, match="disk__write was not called: nobody approved it within"):
         await approvals.obtain(WRITER, {}, relay)
 

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 
 from tests.fixtures.databases import open_memory_database
 from tests.fixtures.examples import scale_examples
+from tests.fixtures.limits import set_limits
 from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
 from toolscript.adapters.sql.database import Database
@@ -30,6 +31,7 @@ from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.domain.catalog import Assignment, Classification, Item, ItemType, Origin, Schemas, Skill
 from toolscript.domain.errors import InvalidArguments, Unavailable
 from toolscript.domain.filters import EVERYTHING, Filter
+from toolscript.domain.limits import Limits
 from toolscript.domain.search import Candidate, Point, SimilarityRange, Terms, Vector
 from toolscript.ports.models import Embedder
 from toolscript.retrieval.capabilities import load_capabilities
@@ -45,7 +47,6 @@ from toolscript.services.tools.hierarchical_search import (
     HierarchicalQuery,
     HierarchicalResults,
     HierarchicalSearch,
-    StageTimeouts,
     Strategy,
 )
 from toolscript.services.tools.ranking import ToolRanking
@@ -761,19 +762,19 @@ async def test_a_tool_in_no_skill_is_found(every: Library, strategy: Strategy) -
 
 
 @pytest.mark.req("H-04")
-async def test_a_slow_model_is_awaited_until_its_timeout(every: Library) -> None:
+async def test_a_slow_model_is_awaited_until_its_timeout(every: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     """EC-009."""
 
     slow = Waiting()
-    service = HierarchicalSearch(
-        rank_with(Retriever(slow, every.index)), every.snapshots, StageTimeouts(embedding=0.05)
-    )
-    found = await service.search(HierarchicalQuery("anything"))
+    service = HierarchicalSearch(rank_with(Retriever(slow, every.index)), every.snapshots)
+    with monkeypatch.context() as patch:
+        set_limits(patch, tool_embedding=0.05)
+        found = await service.search(HierarchicalQuery("anything"))
     assert (list(found.tools), found.report.degraded) == ([], ["embedder"])
     waiting = asyncio.create_task(service.search(HierarchicalQuery("anything")))
     slow.may_answer.set()
     assert len((await waiting).tools) == 5
-    assert StageTimeouts().embedding == 10.0
+    assert Limits().tool_embedding == 10.0
 
 
 async def test_results_are_cached_while_nothing_changes(every: Library) -> None:

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from tests.fixtures.limits import set_limits
 from toolscript.app.app import App
 from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.tools import tool_map
@@ -16,8 +17,8 @@ pytestmark = pytest.mark.req("W-01")
 
 @pytest.fixture
 async def drawn(app: App, monkeypatch: pytest.MonkeyPatch) -> DrawToolMap:
-    monkeypatch.setattr(tool_map, "QUIET_SECONDS", 0.0)
-    monkeypatch.setattr(tool_map, "INTERVAL_SECONDS", 0.01)
+    set_limits(monkeypatch, map_after=0.0)
+    set_limits(monkeypatch, map_interval=0.01)
     return DrawToolMap(app.catalogue_index, app.snapshots, app.visibility.find_view)
 
 

@@ -26,10 +26,9 @@ from toolscript.adapters.outgoing.addresses import (
 from toolscript.adapters.outgoing.bounds import MAX_OAUTH_BYTES
 from toolscript.adapters.outgoing.client import AnswerTooLarge, BoundedClient
 from toolscript.domain.errors import Unavailable, UpstreamFailed
+from toolscript.domain.limits import current_limits
 from toolscript.domain.requests import NAMED_BY_SERVER_HEADER
 
-# For the whole of a request, also if the answer comes byte by byte.
-TIMEOUT_SECONDS = 15.0
 _KEPT_HEADERS = ("content-type", "www-authenticate", "retry-after")
 _PEER = "peer"
 
@@ -42,10 +41,11 @@ async def fetch(
     transport = CheckedTransport(reach) if reach is not None and not uses_proxy(url) else None
     if reach is not None:
         request["headers"] = {**request.get("headers", {}), NAMED_BY_SERVER_HEADER: "1"}
-    timeout = httpx2.Timeout(TIMEOUT_SECONDS)
+    seconds = current_limits().oauth_request
+    timeout = httpx2.Timeout(seconds)
     try:
         async with (
-            asyncio.timeout(TIMEOUT_SECONDS),
+            asyncio.timeout(seconds),
             BoundedClient(max_bytes=MAX_OAUTH_BYTES, timeout=timeout, transport=transport) as client,
             stream_within_origin(client, method, url, **request) as response,
         ):
@@ -58,7 +58,7 @@ async def fetch(
     except AnswerTooLarge:
         raise UpstreamFailed(f"the answer of {describe_host(url)} is over {MAX_OAUTH_BYTES} bytes") from None
     except TimeoutError as error:
-        raise Unavailable(f"no complete answer from {describe_host(url)} within {TIMEOUT_SECONDS:g} s") from error
+        raise Unavailable(f"no complete answer from {describe_host(url)} within {seconds:g} s") from error
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         raise Unavailable(f"no answer from {describe_host(url)}: {type(error).__name__}") from error
 
@@ -75,7 +75,7 @@ def find_answering_reach(response: httpx2.Response, url: str) -> Reach:
 async def find_current_reach(url: str) -> Reach:
     """Where the host of a URL is now. Raises Unavailable."""
     try:
-        async with asyncio.timeout(TIMEOUT_SECONDS):
+        async with asyncio.timeout(current_limits().oauth_request):
             return await find_resolved_reach(url)
     except (httpx2.ConnectError, TimeoutError) as error:
         raise Unavailable(f"the address of {describe_host(url)} is not known: {type(error).__name__}") from error

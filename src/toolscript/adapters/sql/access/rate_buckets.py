@@ -12,12 +12,10 @@ from collections.abc import Callable
 from toolscript.adapters.sql.database import Database
 from toolscript.adapters.sql.session import Session
 from toolscript.domain.errors import Unavailable
+from toolscript.domain.limits import current_limits
 from toolscript.ports.access import RateBuckets
 
 MINUTE = 60.0
-# How long a request waits for the database. It usually answers within 5 ms; one that is frozen holds the thread of a
-# call for longer than that, so calls are rare until it answers again.
-MAX_WAIT_SECONDS = 0.5
 RETRY_SECONDS = 10.0
 # One request in so many deletes full buckets, which mean the same as none.
 CLEAN_UP_EVERY = 1000
@@ -47,7 +45,7 @@ class PostgresBuckets:
                 return await self._meanwhile.take(name, per_minute)
             self._alone_until = now + RETRY_SECONDS  # others do not wait for this one
         try:
-            async with asyncio.timeout(MAX_WAIT_SECONDS):
+            async with asyncio.timeout(current_limits().rate_bucket):
                 wait = await self._database.write(lambda session: _take(session, name, MINUTE / per_minute))
         except (Unavailable, TimeoutError) as error:
             log.debug("rates_not_shared", extra={"reason": str(error)})

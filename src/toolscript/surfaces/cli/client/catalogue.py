@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from toolscript.configuration.data_files import replace_file
 from toolscript.configuration.files import FILE_NAME, Configuration, load_configuration
 from toolscript.domain.errors import Invalid, Unavailable
+from toolscript.domain.limits import current_limits
 from toolscript.domain.programs import WORKFLOW_SERVER
 from toolscript.domain.servers import ServerSpec, ServerStart, ServerState
 from toolscript.settings import Settings
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from toolscript.services.servers.gateway import Gateway
 
 FILE = "catalogue.json"
-CONNECT_SECONDS = 20.0
 LISTED_STATES = frozenset({ServerState.READY, ServerState.ASLEEP})
 
 
@@ -293,7 +293,7 @@ async def connect_servers(
     within: float | None = None,
     name_failed: bool = True,
 ) -> None:
-    """Connects to the servers for at most that many seconds (default: `CONNECT_SECONDS`), except those that somebody
+    """Connects to the servers for at most that many seconds (default: `command_connect`), except those that somebody
     stopped, and names those that failed on standard error, unless the command shows them itself."""
     from rich.console import Console
 
@@ -305,7 +305,7 @@ async def connect_servers(
 
         gateway.watch(show)
         await gateway.apply(specs, among=among, stopped=stopped)
-        await gateway.settle(CONNECT_SECONDS if within is None else within)
+        await gateway.settle(current_limits().command_connect if within is None else within)
     for status in gateway.statuses if name_failed else ():
         if status.state not in LISTED_STATES:
             print_note(f"server {status.name}: {status.reason or 'no answer yet'}")

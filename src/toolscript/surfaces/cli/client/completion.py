@@ -12,11 +12,11 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from toolscript.domain.limits import current_limits
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.cli.terminal.options import OVERRIDES
 from toolscript.surfaces.cli.terminal.text import printable
 
-TIMEOUT_SECONDS = 1.0
 MAX_HELP_CHARACTERS = 80
 # Shells insert a completion as it is: a server must not choose a name that a shell would execute.
 _SAFE_NAME = re.compile(r"\w[\w.@+/-]*")
@@ -62,5 +62,6 @@ def _request_names(settings: Settings, kind: str) -> dict[str, str]:
     from toolscript.surfaces.cli.client.gateway import send_to_gateway
 
     path, rows, key, about = _PATHS[kind]
-    response: dict[str, list[dict[str, Any]]] = send_to_gateway(settings, path, timeout_seconds=TIMEOUT_SECONDS) or {}
+    seconds = current_limits().completion
+    response: dict[str, list[dict[str, Any]]] = send_to_gateway(settings, path, timeout_seconds=seconds) or {}
     return {str(row[key]): str(row.get(about) or "") for row in response.get(rows, ())}

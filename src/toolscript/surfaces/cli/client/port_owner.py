@@ -6,9 +6,9 @@ import urllib.request
 from datetime import UTC, datetime
 from pathlib import Path
 
+from toolscript.domain.limits import current_limits
 from toolscript.surfaces.cli.client.announcement import format_time
 
-TIMEOUT_SECONDS = 2.0
 _LISTENING = "0A"
 
 
@@ -28,7 +28,7 @@ def _is_gateway(host: str, port: int) -> bool:
     url = f"http://[{local}]:{port}/health" if ":" in local else f"http://{local}:{port}/health"
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(url, timeout=TIMEOUT_SECONDS) as response:
+        with opener.open(url, timeout=current_limits().port_owner) as response:
             return bool(response.read(100).replace(b" ", b"").startswith(b'{"status":"ok"'))
     except (OSError, ValueError):
         return False

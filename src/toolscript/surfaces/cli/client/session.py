@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolscript.domain.errors import FolderInUse, RateLimited, Unavailable
+from toolscript.domain.limits import current_limits
 from toolscript.settings import Settings, load_settings
 from toolscript.surfaces.cli.client.gateway import is_gateway_running, send_to_gateway
 from toolscript.surfaces.cli.client.notices import LastingEvents, report_unused_variables, report_void_settings
@@ -29,8 +30,7 @@ Local = Callable[["App"], Awaitable[Any]]
 ToJson = Callable[[Any], Any]
 Show = Callable[[Any], None]
 
-# How long to wait for another process that has opened the index folder: most commands end within a second.
-FOLDER_TIMEOUT_SECONDS, FOLDER_POLL_SECONDS = 10.0, 0.1
+FOLDER_POLL_SECONDS = 0.1
 
 
 def read_settings(*, is_service: bool = False) -> Settings:
@@ -123,7 +123,7 @@ def run_in_session(
 async def wait_for_folder(attempt: Callable[[], Awaitable[Result]]) -> Result:
     """The result of the first attempt that finds no other process in the index folder. Raises FolderInUse if none
     does in time."""
-    deadline = time.monotonic() + FOLDER_TIMEOUT_SECONDS
+    deadline = time.monotonic() + current_limits().index_folder
     while True:
         try:
             return await attempt()

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-# Requests have four seconds to end, servers another three. Docker, for instance, kills after ten.
-STOP_SECONDS = 9.0
+from toolscript.domain.limits import current_limits
+
 LOG_SECONDS = 0.2
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ def on_stop_signal(stop: Callable[[], object]) -> None:
     the running loop. Windows has no signal handlers for event loops: there Ctrl-C raises KeyboardInterrupt."""
     if sys.platform == "win32":
         return
-    ending = threading.Timer(STOP_SECONDS, _end_process)
+    ending = threading.Timer(current_limits().shutdown, _end_process)
     ending.daemon = True
 
     def begin() -> None:
@@ -48,7 +48,7 @@ def _end_process() -> None:
                 os.killpg(process, signal.SIGKILL)
             else:
                 os.kill(process, signal.SIGKILL)
-    about = {"reason": f"something did not end within {STOP_SECONDS:g} s, so the process ends without it"}
+    about = {"reason": f"something did not end within {current_limits().shutdown:g} s, so the process ends without it"}
     # What hangs may be the log.
     writing = threading.Thread(target=log.warning, args=("stopped_late",), kwargs={"extra": about}, daemon=True)
     writing.start()

@@ -21,6 +21,7 @@ import click
 from toolscript.configuration.files import Configuration
 from toolscript.configuration.snippets import ConfigurationPlace
 from toolscript.domain.errors import Invalid, ToolscriptError, Unavailable
+from toolscript.domain.limits import current_limits
 from toolscript.domain.servers import ServerSpec, ServerState, ServerStatus
 from toolscript.pipe.place import GATEWAY, HAS_PIPES, locate_socket, lock_folder
 from toolscript.settings import Settings
@@ -71,8 +72,6 @@ FIRST_CONNECT_SECONDS = 9.0
 POLL_SECONDS = 1.0
 # How often a gateway records that it uses its configuration.
 RENEW_SECONDS = 3600.0
-# The pause before documents that could not be indexed are tried again; it doubles each time.
-MIN_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 5.0, 60.0
 
 log = logging.getLogger(__name__)
 
@@ -404,7 +403,7 @@ async def _warm_up(app: App) -> None:
 async def _finish_documents(app: App) -> None:
     """Indexes documents that were stored and not indexed, by an earlier run or while the index failed; repeats until
     all are. Errors are logged and ignored: tools must be served whatever is wrong with documents."""
-    pause = MIN_PAUSE_SECONDS
+    pause = current_limits().repair_first_pause
     while True:
         try:
             if finished := await app.ingest_documents.repair():
@@ -412,19 +411,19 @@ async def _finish_documents(app: App) -> None:
             if app.text_model.embedder is None or not await app.documents.list_pending():
                 await app.ingest_documents.is_unfinished.wait()
                 app.ingest_documents.is_unfinished.clear()
-                pause = MIN_PAUSE_SECONDS
+                pause = current_limits().repair_first_pause
         except Exception as error:  # noqa: BLE001
             log.warning("documents_unfinished", extra={"reason": f"{type(error).__name__}: {error}"})
         await asyncio.sleep(pause)
-        pause = min(2 * pause, MAX_PAUSE_SECONDS)
+        pause = min(2 * pause, current_limits().repair_max_pause)
 
 
 async def _repair_knowledge(app: App) -> None:
     """Completes the terms of knowledge that an earlier version has ingested, and an embedded index that was damaged.
     Tries a few times; errors are logged and ignored: tools must be served whatever is wrong with knowledge, and a
     gateway may have no permission to write."""
-    pause = MIN_PAUSE_SECONDS
-    while pause <= MAX_PAUSE_SECONDS:
+    pause = current_limits().repair_first_pause
+    while pause <= current_limits().repair_max_pause:
         try:
             repaired = await app.ingest_knowledge.repair(completing=not app.settings.index)
         except Exception as error:  # noqa: BLE001

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolscript.domain.errors import Invalid
 from toolscript.domain.files.jobs import FileState, JobState, JobTarget
+from toolscript.domain.limits import current_limits
 from toolscript.surfaces.cli.client.session import CommandSession
 from toolscript.surfaces.cli.ingest.uploads import split_uploads
 from toolscript.surfaces.cli.ingest.wanted import WantedIngest
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 Answer = Mapping[str, Any]
 Show = Callable[[Answer, Sequence[Answer]], None]
 
-POLL_SECONDS = 0.25
 # Finding files in a large folder takes a while.
 START_TIMEOUT_SECONDS = 600.0
 UPLOAD_TIMEOUT_SECONDS = 600.0
@@ -128,9 +128,9 @@ class JobClient:
     async def _pause(self) -> None:
         """Waits a moment. Raises what stopped the work in this process."""
         if self._running is None:
-            await asyncio.sleep(POLL_SECONDS)
+            await asyncio.sleep(current_limits().upload_poll)
             return
-        done, _ = await asyncio.wait({self._running}, timeout=POLL_SECONDS)
+        done, _ = await asyncio.wait({self._running}, timeout=current_limits().upload_poll)
         for task in done:
             task.result()
 

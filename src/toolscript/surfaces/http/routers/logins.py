@@ -25,8 +25,8 @@ from toolscript.domain.errors import (
     ToolscriptError,
     Unauthorized,
 )
+from toolscript.domain.limits import current_limits
 from toolscript.domain.servers import ServerSpec
-from toolscript.services.access.login_flows import LOGIN_SECONDS
 from toolscript.services.support.server_changes import describe_login
 from toolscript.surfaces.callers import find_user
 from toolscript.surfaces.console.static_files import HEADERS
@@ -159,7 +159,7 @@ async def _begin(app: App, spec: ServerSpec, request: Request) -> JsonResponse[r
     response.set_cookie(
         _name_cookie(begun.state),
         begun.secret,
-        max_age=int(LOGIN_SECONDS),
+        max_age=int(current_limits().login),
         path=CALLBACK_PATH,
         secure=origin.startswith(HTTPS),
         httponly=True,

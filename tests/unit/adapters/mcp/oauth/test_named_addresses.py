@@ -16,8 +16,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from tests.fixtures.http_services import HttpDouble
+from tests.fixtures.limits import set_limits
 from tests.servers.logins import UserWithBrowser, recording_requests
-from toolscript.adapters.mcp.oauth import http
 from toolscript.adapters.mcp.oauth.servers import OAuthServers
 from toolscript.adapters.outgoing import addresses
 from toolscript.domain.errors import LoginDeclined, ToolscriptError, Unavailable, UpstreamFailed
@@ -201,7 +201,7 @@ async def test_a_renewal_goes_no_further_inside_than_the_server() -> None:
 async def test_an_answer_that_comes_byte_by_byte_ends_at_the_deadline(
     monkeypatch: pytest.MonkeyPatch, part: bytes
 ) -> None:
-    monkeypatch.setattr(http, "TIMEOUT_SECONDS", 0.3)
+    set_limits(monkeypatch, oauth_request=0.3)
     with (
         DrippingServer(part) as address,
         pytest.raises(Unavailable, match=r"no complete answer from \S+ within 0\.3 s"),

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 import psycopg
 import pytest
 
+from tests.fixtures.limits import set_limits
 from toolscript.adapters.sql.access import rate_buckets as module
 from toolscript.adapters.sql.access.rate_buckets import PostgresBuckets
 from toolscript.adapters.sql.database import Database
@@ -19,7 +20,7 @@ pytestmark = [pytest.mark.req("D-12", "K-03"), pytest.mark.slow]
 
 @pytest.fixture(autouse=True)
 def _wait_for_the_database(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_WAIT_SECONDS", 60.0)  # a busy machine must not count alone
+    set_limits(monkeypatch, rate_bucket=60.0)  # a busy machine must not count alone
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ async def test_a_database_that_does_not_answer_is_tried_once_in_a_while_and_nobo
     monkeypatch.setattr(database, "write", count_tries)
     buckets = PostgresBuckets(database, Buckets(clock=lambda: now), monotonic=lambda: now)
     assert await buckets.take("acme", 1) == 0.0
-    monkeypatch.setattr(module, "MAX_WAIT_SECONDS", 0.05)
+    set_limits(monkeypatch, rate_bucket=0.05)
     with psycopg.connect(postgres) as other:
         other.execute("LOCK TABLE mcp.rate_buckets")
         assert [await buckets.take("acme", 1) > 0 for _ in range(3)] == [False, True, True]  # by its own count
@@ -83,7 +84,7 @@ async def test_a_database_that_does_not_answer_is_tried_once_in_a_while_and_nobo
         now += module.RETRY_SECONDS
         waits = await asyncio.gather(*(buckets.take("acme", 1) for _ in range(10)))
         assert (tries, all(wait > 0 for wait in waits)) == (3, True)
-    monkeypatch.setattr(module, "MAX_WAIT_SECONDS", 60.0)
+    set_limits(monkeypatch, rate_bucket=60.0)
     now += module.RETRY_SECONDS
     assert await buckets.take("other", 1) == 0.0
     assert await buckets.take("other", 1) > 0

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.req("X-12"), pytest.mark.slow]
 PROGRAM = """
 import asyncio, signal, subprocess, sys, threading, time
 from contextlib import suppress
-from toolscript.surfaces.cli.client import shutdown
+from toolscript.domain import limits
 from toolscript.surfaces.cli.commands.gateway import run_gateway
 
 class Run:
@@ -35,7 +35,7 @@ class Run:
                 await asyncio.sleep(600)
 
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
-shutdown.STOP_SECONDS = 0.5
+limits._limits = limits.Limits(shutdown=0.5)
 run_gateway(Run())
 """
 

@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
+from tests.fixtures.coroutines import put_clock_forward
+from toolscript.domain.deadline import Deadline
 from toolscript.domain.errors import InvalidArguments, NotFound, TimedOut, Unavailable, UpstreamFailed
 from toolscript.domain.search import SearchPart
-from toolscript.retrieval.deadline import Deadline
 
 A_MOMENT, LONG = 0.02, 60.0
 
@@ -73,10 +74,25 @@ async def test_an_error_about_the_request_is_raised_unchanged() -> None:
         await Deadline(LONG).call(SearchPart.INDEX, work())
 
 
-async def test_a_deadline_can_be_extended_and_restarted() -> None:
+async def test_a_deadline_can_be_restarted_with_other_seconds() -> None:
     deadline = Deadline(0)
     states = [deadline.is_over]
-    deadline.extend(LONG)
+    deadline.restart(LONG)
     states.append(deadline.is_over)
     deadline.restart()
-    assert [*states, deadline.is_over] == [True, False, True]
+    assert [*states, deadline.is_over] == [True, False, False]
+
+
+async def test_time_in_pauses_does_not_count_also_where_they_overlap() -> None:
+    put_clock_forward(0.0)
+    deadline = Deadline(LONG)
+    async with deadline.timeout() as timeout:
+        first, second = deadline.pause(LONG), deadline.pause(LONG)
+        for pause in (first, second):
+            pause.__enter__()
+            put_clock_forward(1.5 * LONG)
+        first.__exit__(None, None, None)
+        assert not deadline.is_over
+        second.__exit__(None, None, None)
+        assert 0.0 < deadline.seconds_left <= LONG
+        assert timeout.when() == pytest.approx(asyncio.get_running_loop().time() + deadline.seconds_left, abs=LONG / 2)
