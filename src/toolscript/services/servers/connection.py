@@ -11,16 +11,17 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from toolscript.domain.errors import LoginRequired, ToolscriptError, Unavailable
 from toolscript.domain.limits import Limits
-from toolscript.domain.servers import LogSource, ServerListing, ServerSpec, ServerState, ServerStatus
+from toolscript.domain.servers import LogSource, ServerSpec, ServerState, ServerStatus
 from toolscript.ports.servers import ToolServer, ToolServers
 from toolscript.services.catalogue.indexing import MAX_KNOWN_ITEMS, SyncReport
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.servers.activity import ServerActivity
+from toolscript.services.servers.phases import Phase
 
 NOT_CONNECTED = "no answer yet"
 
@@ -40,32 +41,21 @@ class _CatalogueFailed(Unavailable):
     """The catalogue could not take what the server lists: the store or the index failed, not the server."""
 
 
+@dataclass(eq=False, slots=True)
+class _ConnectionAttempt:
+    """One attempt to connect, and the connection if it succeeds."""
+
+    number: int
+    is_wanted: bool
+    """Whether somebody has asked for this connection, or has used it."""
+    given_up: asyncio.Future[str] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    """Why it was given up, where the server did not end it."""
+    server: ToolServer | None = None
+
+
 class ServerConnection:
     """Keeps one server connected until stopped, or while it is needed if it may sleep. Errors of the server end up in
-    its status, never in the caller."""
-
-    _server: ToolServer | None = None
-    _report: SyncReport | None = None
-    _failure: str | None = None
-    """Why the last attempt to connect failed."""
-    _uses = 0
-    _was_used = False
-    """Whether somebody has used the present connection."""
-    _is_wanted = False
-    """Whether somebody has asked for the next connection, without using it."""
-    _was_connected = False
-    """Whether the last attempt to connect succeeded."""
-    _idle_since = 0.0
-    _idle_timer: asyncio.TimerHandle | None = None
-    _is_idle = False
-    """Whether the connection is ended because nobody needs it."""
-    _attempts = 0
-    _failures = 0
-    _failed_updates = 0
-    """How often in a row the catalogue could not be brought to what the connected server lists."""
-    _needs_login = False
-    _retry_at: float | None = None
-    _task: asyncio.Task[None] | None = None
+    its status, never in the caller. `Phase` has a drawing of what happens to it."""
 
     def __init__(
         self,
@@ -90,57 +80,105 @@ class ServerConnection:
         self._limits = limits
         self._report_status = report_status
         self._listing_lock = asyncio.Lock()
-        self._abandoned: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self._can_sleep = spec.is_lazy or spec.idle_seconds is not None
         self._slots = slots
         self.activity = activity or ServerActivity()
+        self._contents: dict[str, Any] = {} if listed is None else {"items": dict(listed)}
+        """The items and problems of its last listing, for its status; empty if it was never listed."""
+        self._listing_report: SyncReport | None = None
         self._must_list = not (spec.is_lazy and listed is not None)
         """Whether it is to be connected although nobody uses it."""
-        self._is_listed = listed is not None
-        self._contents: dict[str, Any] = {"items": dict(listed or {})}
-        """The items and problems of its last listing, for its status."""
-        self._is_used = asyncio.Event()
-        self._woken = asyncio.Event()
-        self._retry_now = asyncio.Event()
-        self._status_changed = asyncio.Event()
-        self._status = ServerStatus(spec.name, spec.transport, ServerState.CONNECTING)
+        self._is_wanted = False
+        """Whether somebody has asked for the next connection, without using it."""
+        self._retries_at_once = False
+        self._uses = 0
+        self._idle_since = 0.0
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._failures = 0
+        self._failure: str | None = None
+        """Why the last attempt to connect failed."""
+        self._failed_updates = 0
+        """How often in a row the catalogue could not be brought to what the connected server lists."""
+        self._needs_login = False
+        self._retry_at = 0.0
+        self._changed = asyncio.Event()
+        """Wakes those who wait for a phase, a use or a request."""
+        self._attempt = _ConnectionAttempt(0, is_wanted=False)
+        self._phase = Phase.CONNECTING
+        self._reason: str | None = None
+        self._task: asyncio.Task[None] | None = None
         if stopped is None:
             self._begin()
         else:
-            self._set_status(ServerState.STOPPED, reason=stopped, **self._contents)
+            self._enter(Phase.STOPPED, stopped)
 
     def _begin(self) -> None:
         self._task = asyncio.create_task(self._run(), name=f"connection to {self.spec.name}")
 
+    def _enter(self, phase: Phase, reason: str | None = None) -> None:
+        self._phase = phase
+        if phase.is_public:
+            self._report(reason)
+        self._changed.set()
+
+    def _report(self, reason: str | None) -> None:
+        self._reason = reason
+        if self._phase not in {Phase.CONNECTING, Phase.LISTING}:
+            self.has_settled.set()
+        self._changed.set()
+        self._report_status(self.status)
+
+    async def _wait_until(self, is_true: Callable[[], object]) -> None:
+        while not is_true():
+            self._changed.clear()
+            await self._changed.wait()
+
+    @property
+    def _server(self) -> ToolServer | None:
+        return self._attempt.server if self._phase in {Phase.LISTING, Phase.READY} else None
+
+    @property
+    def _is_needed(self) -> bool:
+        can_sleep = self.spec.is_lazy or self.spec.idle_seconds is not None
+        return not can_sleep or bool(self._uses) or self._must_list
+
     @property
     def status(self) -> ServerStatus:
         """A server that is tried again after a failure stays failed until it is connected or sleeps."""
-        status, left = self._status, None
-        has_failed = status.state in {ServerState.CONNECTING, ServerState.FAILED}
+        state, left = self._phase.state, None
+        has_failed = state in {ServerState.CONNECTING, ServerState.FAILED}
+        contents = {} if has_failed else self._contents
         if self._failures and self._server is None and has_failed:
-            left = round(max(0.0, (self._retry_at or 0.0) - time.monotonic()), 1)
-            status = replace(status, state=ServerState.FAILED)
-        needs_login = self._needs_login and not self.is_stopped
-        status = replace(status, attempts=self._attempts, retry_in_seconds=left, needs_login=needs_login)
-        return self.activity.add_to(replace(status, login_per_user=self.spec.oauth.per_user))
+            state, left = ServerState.FAILED, round(max(0.0, self._retry_at - time.monotonic()), 1)
+        status = ServerStatus(
+            self.spec.name,
+            self.spec.transport,
+            state,
+            self._reason,
+            **contents,
+            attempts=self._attempt.number,
+            retry_in_seconds=left,
+            needs_login=self._needs_login and not self.is_stopped,
+            login_per_user=self.spec.oauth.per_user,
+        )
+        return self.activity.add_to(status)
 
     @property
     def last_refresh(self) -> RefreshResult:
         """The result of the last listing, if there is a connection or the server sleeps."""
         is_current = self._server is not None or self.is_asleep
-        if not is_current or self._report is None:
-            return RefreshResult(self.spec.name, reason=self._status.reason or NOT_CONNECTED)
-        return RefreshResult(self.spec.name, self._report)
+        if not is_current or self._listing_report is None:
+            return RefreshResult(self.spec.name, reason=self._reason or NOT_CONNECTED)
+        return RefreshResult(self.spec.name, self._listing_report)
 
     @property
     def is_asleep(self) -> bool:
         """Whether the next use has to start the server."""
-        return self._status.state is ServerState.ASLEEP or self._is_idle
+        return self._phase in {Phase.ASLEEP, Phase.UNUSED}
 
     @property
     def is_stopped(self) -> bool:
         """Whether somebody has stopped the server: it is not used until somebody starts it."""
-        return self._status.state is ServerState.STOPPED
+        return self._phase is Phase.STOPPED
 
     async def stop(self) -> None:
         """Ends the connection; returns when nothing of it is left."""
@@ -152,19 +190,17 @@ class ServerConnection:
 
     async def halt(self, reason: str) -> None:
         """Stops the server until it is started. Calls that wait for it, or are running, fail."""
-        self._set_status(ServerState.STOPPED, reason=reason, **self._contents)
+        self._enter(Phase.STOPPED, reason)
         self.activity.add_line(reason, LogSource.GATEWAY)
         await self.stop()
-        self._set_status(ServerState.STOPPED, reason=reason, **self._contents)  # its last words changed it
 
     def start(self) -> None:
         """Starts the server now: one that is stopped or asleep, or that waits after a failed attempt."""
         if self.is_stopped:
             self._start_again()
         elif self.is_asleep or self.status.state is ServerState.FAILED:
-            self._is_wanted = self._must_list = True
-            self._woken.set()
-            self._retry_now.set()
+            self._is_wanted = self._must_list = self._retries_at_once = True
+            self._changed.set()
 
     async def restart(self, reason: str) -> None:
         """Stops the server and starts it. Calls that wait for it go on waiting, running calls fail."""
@@ -176,11 +212,10 @@ class ServerConnection:
 
     def _start_again(self) -> None:
         self._is_wanted = self._must_list = True
+        self._retries_at_once = False
         self._failures = self._failed_updates = 0
-        self._failure = self._retry_at = None
-        self._is_idle = False
-        self._retry_now.clear()
-        self._set_status(ServerState.CONNECTING)
+        self._failure, self._retry_at = None, 0.0
+        self._enter(Phase.CONNECTING)
         self._begin()
 
     @asynccontextmanager
@@ -188,36 +223,43 @@ class ServerConnection:
         """The live connection. It does not fall asleep during the block. Without a connection, one attempt is made and
         awaited. Raises Unavailable with the reason."""
         self._uses += 1
-        self._was_used = True
-        self._is_used.set()
-        self._woken.set()
+        if self._server:
+            self._attempt.is_wanted = True
+        self._changed.set()
         try:
             yield await self._wait_until_connected()
         finally:
             self._uses -= 1
             if not self._uses:
-                self._is_used.clear()
                 self._watch_idle_time()
 
     async def _wait_until_connected(self) -> ToolServer:
-        is_connecting = self._status.state is ServerState.CONNECTING and not self._abandoned.done()
-        awaited_attempt = self._attempts if is_connecting else self._attempts + 1
+        is_connecting = self._phase in {Phase.CONNECTING, Phase.LISTING}
+        awaited_attempt = self._attempt.number + (not is_connecting)
         # A server that sleeps or was never connected is expected to start now, which may take as long as any start.
-        is_starting = self._can_sleep or not self.has_settled.is_set()
+        is_starting = self.spec.is_lazy or self.spec.idle_seconds is not None or not self.has_settled.is_set()
+
+        def has_ended() -> bool:
+            if self._phase is Phase.FAILED:
+                if self._attempt.number >= awaited_attempt:
+                    return True
+                self._retry()
+            return self._server is not None or self.is_stopped
+
         with suppress(TimeoutError):
             async with asyncio.timeout(self._limits.connect if is_starting else self._limits.reconnect):
-                while self._server is None and not self.is_stopped:
-                    if self._status.state is ServerState.FAILED:
-                        if self._attempts >= awaited_attempt:
-                            break
-                        self._retry_now.set()
-                    self._status_changed.clear()
-                    await self._status_changed.wait()
-        if self._server is None:
-            reason = self._status.reason or NOT_CONNECTED
+                await self._wait_until(has_ended)
+        server = self._server
+        if server is None:
+            reason = self._reason or NOT_CONNECTED
             kind = LoginRequired if self._needs_login else Unavailable
             raise kind(f"server {self.spec.name} is not available: {reason}", details={"server": self.spec.name})
-        return self._server
+        return server
+
+    def _retry(self) -> None:
+        if not self._retries_at_once:
+            self._retries_at_once = True
+            self._changed.set()
 
     async def refresh(self) -> RefreshResult:
         """Lists the server again, if there is a connection or the server sleeps."""
@@ -230,28 +272,30 @@ class ServerConnection:
             return RefreshResult(self.spec.name, reason=self._describe(error))
         return RefreshResult(self.spec.name, report)
 
-    def abandon(self, server: ToolServer, reason: str) -> None:
+    def abandon(self, server: ToolServer, reason: str, phase: Phase = Phase.LOST) -> None:
         """Gives up that connection: a call has found it gone, perhaps before its end was noticed."""
         if self._server is server:
-            self._server = None
-            self._abandoned.set_result(reason)
+            self._enter(phase)
+            self._attempt.given_up.set_result(reason)
 
     def reconnect(self, reason: str) -> None:
         """Gives up the connection, if there is one, and connects again at once."""
         if self._server is not None:
             self.abandon(self._server, reason)
-        self._retry_now.set()
+        self._retry()
 
     async def _wake_to_list(self) -> RefreshResult:
         """Starts the server, lists it, and lets it sleep again unless somebody uses it."""
-        self._report, self._must_list = None, True
-        self._woken.set()
-        attempts, failed_updates = self._attempts, self._failed_updates
-        while self._must_list and self._failed_updates == failed_updates:
-            if self.is_stopped or (self._status.state is ServerState.FAILED and self._attempts > attempts):
-                break
-            self._status_changed.clear()
-            await self._status_changed.wait()
+        self._listing_report, self._must_list = None, True
+        self._changed.set()
+        attempts, failed_updates = self._attempt.number, self._failed_updates
+
+        def has_ended() -> bool:
+            if not self._must_list or self._failed_updates != failed_updates or self.is_stopped:
+                return True
+            return self._phase is Phase.FAILED and self._attempt.number > attempts
+
+        await self._wait_until(has_ended)
         return self.last_refresh
 
     def _watch_idle_time(self) -> None:
@@ -272,21 +316,13 @@ class ServerConnection:
         if left > 0 or self._must_list:
             self._check_idle_later(left if left > 0 else limit)
         else:
-            self.abandon(server, "nobody used it")
-            self._is_idle = True
-
-    async def _sleep(self) -> None:
-        """Waits until the server has to be started."""
-        self._failures = 0
-        self._set_status(ServerState.ASLEEP, reason=self._failure, **self._contents)
-        while not self._uses and not self._must_list:
-            self._woken.clear()
-            await self._woken.wait()
+            self.abandon(server, "nobody used it", Phase.UNUSED)
 
     @asynccontextmanager
     async def _take_slot(self) -> AsyncIterator[None]:
         """Waits for a slot, or until somebody uses the server."""
-        slot, used = asyncio.ensure_future(self._slots.acquire()), asyncio.ensure_future(self._is_used.wait())
+        slot = asyncio.ensure_future(self._slots.acquire())
+        used = asyncio.ensure_future(self._wait_until(lambda: self._uses))
         try:
             await asyncio.wait({slot, used}, return_when=asyncio.FIRST_COMPLETED)
             yield
@@ -297,62 +333,62 @@ class ServerConnection:
 
     async def _run(self) -> None:
         while True:
-            if self._can_sleep and not self._uses and not self._must_list:
-                await self._sleep()
+            if not self._is_needed:
+                self._failures = 0
+                self._enter(Phase.ASLEEP, self._failure)
+                await self._wait_until(lambda: self._is_needed)
             async with AsyncExitStack() as slot:
                 if self.spec.is_lazy and not self._uses:
                     await slot.enter_async_context(self._take_slot())
                 reason = await self._connect_and_serve(slot)
             if (task := asyncio.current_task()) and task.cancelling():
                 raise asyncio.CancelledError  # a fault of the transport came first and hid it
-            was_idle, self._is_idle = self._is_idle, False
-            if was_idle:
+            if self._phase is Phase.UNUSED:
                 continue
-            if self._was_connected:
+            if self._attempt.server:
                 self.activity.note_lost(reason)
             # A lazy server that was listed once is started again only when it is used.
-            self._must_list = not (self.spec.is_lazy and self._is_listed)
+            self._must_list = not (self.spec.is_lazy and self._contents)
             self._failures += 1
             # A login is noticed when it happens: until then there is no point in trying often.
             pause = self._limits.max_pause if self._needs_login else self._compute_pause(self._failures)
             self._retry_at = time.monotonic() + pause
-            is_news = reason != self._status.reason or self._attempts == 1
+            is_news = reason != self._reason or self._attempt.number == 1
             self._failure = reason
-            self._set_status(ServerState.FAILED, reason=reason)
+            self._enter(Phase.FAILED, reason)
             if is_news:
                 about = {"server": self.spec.name, "reason": reason, "retry_in": round(pause, 1)}
                 log.warning("server_failed", extra=about)
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
-                    await self._retry_now.wait()
-            self._retry_now.clear()
-            self._retry_at = None
+                    await self._wait_until(lambda: self._retries_at_once)
+            self._retries_at_once, self._retry_at = False, 0.0
 
     async def _connect_and_serve(self, slot: AsyncExitStack) -> str:
         """Returns why the connection ended. Closes the slot when the server is listed and used."""
-        self._attempts += 1
-        self._was_connected = False
-        is_wanted, self._is_wanted = self._is_wanted, False
-        self._abandoned = asyncio.get_running_loop().create_future()
-        self._set_status(ServerState.CONNECTING, reason=self._status.reason)
+        attempt = self._attempt = _ConnectionAttempt(self._attempt.number + 1, self._is_wanted)
+        self._is_wanted = False
+        self._enter(Phase.CONNECTING, self._reason)
         connecting = self._servers.connect(self.spec, within=self._limits.connect, on_log=self.activity.add_line)
         try:
             async with connecting as server:
                 since = time.monotonic()
-                self._server, self._needs_login, self._was_connected = server, False, True
-                self._was_used = self._uses > 0 or is_wanted
+                attempt.server = server
+                attempt.is_wanted = attempt.is_wanted or self._uses > 0
+                self._needs_login = False
                 self.activity.note_connected()
-                self._status_changed.set()
+                self._enter(Phase.LISTING)
                 try:
                     await self._update_catalogue(server)
-                    if self.spec.is_lazy and not self._was_used and not self._must_list:
-                        self._is_idle = True
+                    if self.spec.is_lazy and not attempt.is_wanted and not self._must_list and self._server:
+                        self._enter(Phase.UNUSED)
                         return "it was listed, and nobody uses it"
                     await slot.aclose()
                     self._watch_idle_time()
                     return await self._watch(server)
                 finally:
-                    self._server = None
+                    if self._server:
+                        self._enter(Phase.LOST)
                     if time.monotonic() - since > self._limits.heartbeat:
                         self._failures = 0
         except Exception as error:  # noqa: BLE001  (a fault of one server must not reach the others)
@@ -365,11 +401,11 @@ class ServerConnection:
         changed = asyncio.ensure_future(server.wait_for_change())
         try:
             while True:
-                awaited: set[asyncio.Future[Any]] = {lost, changed, self._abandoned}
+                awaited: set[asyncio.Future[Any]] = {lost, changed, self._attempt.given_up}
                 failed = self._failed_updates
                 pause = self._compute_pause(failed) if failed else self._limits.heartbeat
                 done, _ = await asyncio.wait(awaited, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
-                for ended in (lost, self._abandoned):
+                for ended in (lost, self._attempt.given_up):
                     if ended in done:
                         return ended.result()
                 if changed in done:
@@ -394,8 +430,8 @@ class ServerConnection:
             if not self._failed_updates:
                 log.warning("catalogue_not_updated", extra={"server": self.spec.name, "reason": error.message})
             self._failed_updates += 1
-            before = self._status
-            self._set_status(before.state, reason=error.message, items=before.items, problems=before.problems)
+            if self._server is server:
+                self._report(error.message)
 
     async def _list(self, server: ToolServer) -> SyncReport:
         """Lists the server and syncs the catalogue; one at a time, so that no older listing replaces a newer one.
@@ -408,11 +444,21 @@ class ServerConnection:
                 raise Unavailable(f"it did not list its tools within {self._limits.connect:g} s") from None
             self._require_current(server)
             try:
-                report = await self._sync_items(listing)
+                report = (
+                    await self._sync.run(
+                        listing.items,
+                        servers=[self.spec.name],
+                        policy=self.spec.trust,
+                        approved=listing.approved,
+                        progress=self._show_progress,
+                    )
+                    if self._sync
+                    else SyncReport()
+                )
             except Exception as error:
                 raise _CatalogueFailed(f"its tools are not in the catalogue yet: {self._describe(error)}") from error
             self._require_current(server)
-            self._report = report
+            self._listing_report = report
             counts = Counter(item.type.value for item in listing.items)
             problems = [*listing.problems]
             if report.left_out:
@@ -421,39 +467,21 @@ class ServerConnection:
                     f"{report.left_out} new ones are left out"
                 )
             self._contents = {"items": dict(counts), "problems": tuple(problems)}
-            self._is_listed, self._must_list, self._failure = True, False, None
-            self._set_status(ServerState.READY, **self._contents)
+            self._must_list, self._failure = False, None
+            self._enter(Phase.READY)
         if self._sync:
             self._sync.start_model_work()
         if problems:
             log.warning("items_left_out", extra={"server": self.spec.name, "problems": problems})
         return report
 
-    async def _sync_items(self, listing: ServerListing) -> SyncReport:
-        if self._sync is None:
-            return SyncReport()
-        return await self._sync.run(
-            listing.items,
-            servers=[self.spec.name],
-            policy=self.spec.trust,
-            approved=listing.approved,
-            progress=self._show_progress,
-        )
-
     def _require_current(self, server: ToolServer) -> None:
         if self._server is not server:
             raise Unavailable("the connection was lost meanwhile")
 
     def _show_progress(self, done: int, total: int) -> None:
-        if self._status.state is ServerState.CONNECTING:
-            self._set_status(ServerState.CONNECTING, reason=f"indexing {done} of {total}")
-
-    def _set_status(self, state: ServerState, **about: Any) -> None:
-        self._status = ServerStatus(self.spec.name, self.spec.transport, state, **about)
-        if state is not ServerState.CONNECTING:
-            self.has_settled.set()
-        self._status_changed.set()
-        self._report_status(self.status)
+        if self._phase is Phase.LISTING:
+            self._report(f"indexing {done} of {total}")
 
     def _compute_pause(self, failures: int) -> float:
         doubled = self._limits.first_pause * 2 ** min(failures - 1, 16)
