@@ -26,7 +26,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolscript import __version__
 from toolscript.adapters.mcp.dispatcher import LenientDispatcher, current_relay, raw_result
-from toolscript.adapters.mcp.http_client import ServerClient
+from toolscript.adapters.mcp.http_client import ServerClient, describe_failure
 from toolscript.adapters.mcp.lenient_reader import (
     LISTS,
     MAX_ITEMS,
@@ -91,7 +91,7 @@ class McpServers:
             if auth and auth.problem:
                 raise auth.problem from error
             if isinstance(first, TimeoutError):
-                raise Unavailable(f"no answer within {within:g} s") from error
+                raise Unavailable(f"no answer within {within:g} s{connection.describe_silence()}") from error
             raise Unavailable(await connection.reason(first)) from error
 
     async def _open(self, stack: AsyncExitStack, spec: ServerSpec, connection: _Connection) -> McpServer:
@@ -422,8 +422,13 @@ class _Connection:
             return f"HTTP status {self._status}{hint}"
         if error is None:
             return "the connection was closed"
-        text = self.log.redact(str(error) or type(error).__name__)
+        text = self.log.redact(describe_failure(error))
         return f"{urlsplit(self._spec.url).netloc.rpartition('@')[2]}: {text}"
+
+    def describe_silence(self) -> str:
+        """What is known about a server that has not answered, to be added to an error; empty if nothing is."""
+        about = self._process.describe_silence(self.log.redact) if self._process else ""
+        return about and f": {about}"
 
     def _create_client(self, *_: object, **options: Any) -> httpx2.AsyncClient:
         # Calls have their own timeouts.

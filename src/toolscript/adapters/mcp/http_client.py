@@ -27,6 +27,17 @@ _CANCELLED = b'{"jsonrpc":"2.0","method":"notifications/cancelled"'
 _Result = TypeVar("_Result")
 
 
+def describe_failure(error: BaseException) -> str:
+    """The message of an error; where the library says that its attempts failed, that the connection was refused."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ConnectionRefusedError):
+            return "connection refused"
+        group = cause.exceptions if isinstance(cause, BaseExceptionGroup) else ()
+        cause = group[0] if group else cause.__cause__ or cause.__context__
+    return str(error) or type(error).__name__
+
+
 class ServerClient(BoundedClient):
     """Sends the SDK's messages to one server."""
 

@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import shutil
-import signal
+import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -24,6 +24,7 @@ from mcp.shared.message import SessionMessage
 
 from toolscript.adapters.mcp.machine_environment import select_network_variables
 from toolscript.adapters.mcp.messages import SEARCHED_BYTES, read_message
+from toolscript.adapters.mcp.process_tree import open_tree
 from toolscript.adapters.workers.process import close_stdin, describe_exit
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.servers import ServerSpec
@@ -38,6 +39,11 @@ _STDERR_TAIL_BYTES = 8192
 # Of a longer line of standard error, the beginning is kept; of many lines that come at once, the last ones.
 MIN_LINE_BYTES = 4096
 _LOG_LINES_AT_ONCE = 200
+_SHOWN_CHARACTERS = 300
+_NODE_VERSION = re.compile(r"Node\.js v[0-9][0-9.]*")
+_ERROR = re.compile(r"(?:\w+\.)*\w*(?:Error|Exception)\b.*:")
+_NPM_TRAILER = re.compile(r"npm (?:error|ERR!) A complete log of this run")
+_NPM_ERROR = re.compile(r"npm (?:error|ERR!) (?!code |errno |syscall |path |A complete log)")
 _COLOURS = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 log = logging.getLogger(__name__)
@@ -48,8 +54,11 @@ class ServerProcess:
 
     def __init__(self, process: Process) -> None:
         self._process = process
+        self._tree = open_tree(process.pid)
         self._stderr_tail = b""
         self._is_stopping = False
+        self.stray_line = b""
+        """The first line of its standard output that is not a message."""
         self.is_disconnected = False
         """Whether a pipe ended before the process was stopped."""
 
@@ -66,11 +75,19 @@ class ServerProcess:
         return self._process.stdout
 
     def describe_exit(self, redact: Callable[[str], str]) -> str:
-        """Describes how the process ended, with the last line of its standard error, redacted before it is cut."""
+        """Describes how the process ended, with the decisive line of its standard error, redacted before it is cut."""
         code = self._process.returncode
         reason = "it closed its standard output" if code is None else describe_exit(code)
-        lines = [line.strip() for line in self._stderr_tail.decode("utf-8", "replace").splitlines() if line.strip()]
-        return f"{reason}: {redact(lines[-1])[:300]}" if lines else reason
+        line = find_decisive_line(self._stderr_tail.decode("utf-8", "replace"))
+        return f"{reason}: {redact(line)[:_SHOWN_CHARACTERS]}" if line else reason
+
+    def describe_silence(self, redact: Callable[[str], str]) -> str:
+        """What is known about a process that has not answered in time; empty if nothing is."""
+        if self.stray_line:
+            line = redact(self.stray_line.decode("utf-8", "replace").strip())[:_SHOWN_CHARACTERS]
+            return f"it writes lines to its standard output that are not messages of MCP: {line}"
+        line = find_decisive_line(self._stderr_tail.decode("utf-8", "replace"))
+        return f"the last line of its log: {redact(line)[:_SHOWN_CHARACTERS]}" if line else ""
 
     async def collect_stderr(self, on_log: OnLog, line_bytes: int) -> None:
         """Reads standard error to its end, passes its lines on, up to so many bytes of each, and keeps the tail: an
@@ -99,7 +116,7 @@ class ServerProcess:
         try:
             await self._terminate()
         finally:  # also when cancelled: a shield does not prevent that
-            _signal_group(self._process.pid, signal.SIGKILL)
+            self._tree.kill()
             await self.wait_for_exit()
             await close_stdin(self._process)
 
@@ -107,11 +124,11 @@ class ServerProcess:
         if self._process.stdin:
             self._process.stdin.close()
         await self.wait_for_exit()
-        if _signal_group(self._process.pid, signal.SIGTERM):
-            with suppress(TimeoutError):
-                async with asyncio.timeout(GRACE_SECONDS):
-                    while _signal_group(self._process.pid, 0):  # noqa: ASYNC110  (no event signals the end of a grandchild)
-                        await asyncio.sleep(0.01)
+        self._tree.terminate()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GRACE_SECONDS):
+                while self._tree.is_running():  # noqa: ASYNC110  (no event signals the end of a grandchild)
+                    await asyncio.sleep(0.01)
 
 
 def pass_on(lines: Sequence[bytes], on_log: OnLog, line_bytes: int) -> None:
@@ -123,13 +140,23 @@ def pass_on(lines: Sequence[bytes], on_log: OnLog, line_bytes: int) -> None:
             on_log(text)
 
 
-def _signal_group(group: int, number: int) -> bool:
-    """Sends a signal to a process group; False if no process is left in it."""
-    try:
-        os.killpg(group, number)
-    except (ProcessLookupError, PermissionError):  # macOS raises PermissionError for a zombie
-        return False
-    return True
+def find_decisive_line(text: str) -> str:
+    """The line of a log that says most about its end. It is the last line, except where Node and npm write more below
+    their error.
+
+    >>> find_decisive_line("Error: no such file\\n    at open (a.js:3)\\n\\nNode.js v16.20.2\\n")
+    'Error: no such file (Node.js v16.20.2)'
+    >>> find_decisive_line("npm error code E404\\nnpm error 404 Not Found\\nnpm error A complete log of this run\\n")
+    'npm error 404 Not Found'
+    """
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    last = lines[-1] if lines else ""
+    if node := _NODE_VERSION.fullmatch(last):
+        error = next((line for line in reversed(lines) if _ERROR.match(line)), "")
+        return f"{error} ({node[0]})" if error else last
+    if _NPM_TRAILER.match(last):
+        return next((line for line in lines if _NPM_ERROR.match(line)), last)
+    return last
 
 
 @asynccontextmanager
@@ -163,6 +190,8 @@ async def _start(spec: ServerSpec) -> Process:
     """Starts the process in its own group, with a minimal environment, the proxies and certificates of this machine,
     and the configured variables."""
     environment = {**get_default_environment(), **select_network_variables(os.environ, spec.env), **spec.env}
+    if sys.platform == "win32":  # where `Path` and `PATH` are one variable
+        environment = {name.upper(): value for name, value in environment.items()}
     command = shutil.which(spec.command, path=environment.get("PATH"))
     if command is None:
         raise Unavailable(f"command not found: {spec.command}. Install it, or give its full path")
@@ -197,6 +226,7 @@ async def _receive(
                 try:
                     message = await read_message(line, max_bytes)
                 except ValueError:  # probably a print statement in the server
+                    server_process.stray_line = server_process.stray_line or line[:MIN_LINE_BYTES]
                     log.debug("not_a_message", extra={"server": server})
                     continue
                 await deliver.send(SessionMessage(message))

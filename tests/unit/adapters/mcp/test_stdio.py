@@ -89,7 +89,7 @@ async def test_a_long_message_is_read_in_a_thread_where_others_get_their_turn(mo
         stream.feed_data(json.dumps({"jsonrpc": "2.0", "id": number, "result": result}).encode() + b"\n")
     stream.feed_data(b"no message " * 20 + b"\n")
     stream.feed_eof()
-    process: Any = SimpleNamespace(stdout=stream, note_disconnect=lambda: None)
+    process: Any = SimpleNamespace(stdout=stream, note_disconnect=lambda: None, stray_line=b"")
     deliver, collect = anyio.create_memory_object_stream[Any](9)
     with collect:
         await stdio._receive(process, deliver, "files", LIMIT)
