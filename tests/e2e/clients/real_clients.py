@@ -48,7 +48,7 @@ class RealClient:
 
     def find_program(self) -> Path | None:
         """The program itself: what npm links needs a script of its package to be run first."""
-        return next(MODULES.glob(self.pattern.format(os=OPERATING_SYSTEM, cpu=PROCESSOR)), None)
+        return find_program(self.pattern)
 
     def run(self, home: Path, model_url: str, server: Sequence[str]) -> ClientRun:
         """Sends the prompt and waits for the end of the client. Raises TimeoutExpired when it does not end."""
@@ -65,6 +65,11 @@ class RealClient:
             check=False,
         )
         return ClientRun(done.returncode, done.stdout, done.stderr)
+
+
+def find_program(pattern: str) -> Path | None:
+    """The program of a package of npm, if the package is installed."""
+    return next(MODULES.glob(pattern.format(os=OPERATING_SYSTEM, cpu=PROCESSOR)), None)
 
 
 def run_setup(home: Path, servers: Mapping[str, Any]) -> list[str]:

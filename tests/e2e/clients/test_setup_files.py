@@ -1,10 +1,11 @@
-"""Clients of other makers read what `toolscript setup` has written into their files, with their own `mcp list`."""
+"""Clients of other makers list what `toolscript setup` has written into their files."""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.clients.real_clients import CLIENTS, MODULES, SYSTEM_PATH, TIMEOUT_SECONDS
+from tests.e2e.clients.real_clients import CLIENTS, MODULES, SYSTEM_PATH, TIMEOUT_SECONDS, find_program
 from tests.servers import make_scripted_spec
 from tests.servers.processes import TOOLSCRIPT, end_gateway
 
@@ -32,11 +33,24 @@ class ClientConfiguration:
     file: str
     write: Callable[[Entry], str]
     says_connected: str
-    """What `mcp list` says of a server that it could connect to; empty if it only reads the file."""
+    """What the list says of a server that the client could connect to; empty if it only reads the file."""
+    pattern: str = ""
+    """The program's path below `node_modules`, for a client without a session against a scripted model."""
+    words: tuple[str, ...] = ("mcp", "list")
+    """What makes the client list its servers."""
+
+    def find_command(self, name: str) -> list[str]:
+        """The command that lists the servers. Skips the test where the client is not installed."""
+        pattern = self.pattern or next(client.pattern for client in CLIENTS if client.name == name)
+        program = find_program(pattern)
+        if program is None:
+            pytest.skip(f"the lock file of tests/toolchain/clients has no {name} for this system and processor")
+        start = [str(Path(sys.prefix, "bin", "node"))] if program.suffix == ".js" else []
+        return [*start, str(program), *self.words]
 
 
-def _write_claude_code(entry: Entry) -> str:
-    return json.dumps({"mcpServers": {"scripted": entry}})
+def _write_json(entry: Entry) -> str:
+    return json.dumps({"mcpServers": {"scripted": entry}}, indent=2)
 
 
 def _write_codex(entry: Entry) -> str:
@@ -52,9 +66,20 @@ def _write_opencode(entry: Entry) -> str:
 
 
 CONFIGURATIONS = {
-    "claude-code": ClientConfiguration(".claude.json", _write_claude_code, "Connected"),
+    "claude-code": ClientConfiguration(".claude.json", _write_json, "Connected"),
     "codex": ClientConfiguration(".codex/config.toml", _write_codex, ""),
     "opencode": ClientConfiguration(".config/opencode/opencode.json", _write_opencode, "connected"),
+    "gemini": ClientConfiguration(
+        ".gemini/settings.json", _write_json, "Connected", "@google/gemini-cli/bundle/gemini.js"
+    ),
+    "copilot": ClientConfiguration(".copilot/mcp-config.json", _write_json, "", "@github/copilot-{os}-{cpu}/copilot"),
+    "cline": ClientConfiguration(
+        ".cline/data/settings/cline_mcp_settings.json",
+        _write_json,
+        "",
+        "@cline/cli-{os}-{cpu}/bin/cline",
+        ("config", "mcp"),
+    ),
 }
 
 
@@ -84,19 +109,20 @@ def run(home: Path, *command: str) -> str:
     return f"{done.stdout}\n{done.stderr}"
 
 
-@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
-def test_a_client_lists_toolscript_after_a_setup_and_its_own_server_after_an_undo(home: Path, client: Any) -> None:
-    program = client.find_program()
-    if program is None:
-        pytest.skip(f"the lock file of tests/toolchain/clients has no {client.name} for this system and processor")
-    configuration = CONFIGURATIONS[client.name]
+@pytest.mark.parametrize("client", CONFIGURATIONS)
+def test_a_client_lists_toolscript_after_a_setup_and_its_own_server_after_an_undo(home: Path, client: str) -> None:
+    configuration = CONFIGURATIONS[client]
+    command = configuration.find_command(client)
+    # Gemini CLI connects in folders that its user trusts.
+    (home / ".gemini").mkdir()
+    (home / ".gemini" / "trustedFolders.json").write_text(json.dumps({str(home): "TRUST_FOLDER"}), encoding="utf-8")
     file = home / configuration.file
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(configuration.write(make_scripted_spec(tools=["echo"])), encoding="utf-8")
     before = file.read_bytes()
 
-    run(home, str(TOOLSCRIPT), "setup", "--client", client.name, "--yes", "--no-measure")
-    listed = run(home, str(program), "mcp", "list")
+    run(home, str(TOOLSCRIPT), "setup", "--client", client, "--yes", "--no-measure")
+    listed = run(home, *command)
     assert "toolscript" in listed
     assert "scripted" not in listed
     if configuration.says_connected:
@@ -104,8 +130,8 @@ def test_a_client_lists_toolscript_after_a_setup_and_its_own_server_after_an_und
             line for line in listed.splitlines() if "toolscript" in line and configuration.says_connected in line
         ]
         assert "ailed" not in line
-    if client.name == "claude-code":  # it writes its file while it runs
+    if client == "claude-code":  # it writes its file while it runs
         return
     run(home, str(TOOLSCRIPT), "setup", "--undo")
     assert file.read_bytes() == before
-    assert "scripted" in run(home, str(program), "mcp", "list")
+    assert "scripted" in run(home, *command)
