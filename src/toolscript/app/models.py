@@ -14,6 +14,7 @@ from toolscript.adapters.onnx.model_folders import (
     PACKAGED,
     PACKAGED_FOR_TOOLS,
     ModelFolder,
+    check_digests,
     download,
     find_locally,
     find_model_card,
@@ -26,6 +27,8 @@ from toolscript.retrieval.calibration import measure_similarity
 from toolscript.retrieval.text.item_text import build_item_text
 from toolscript.services.catalogue.demo import load_demo_items, load_demo_pairs
 from toolscript.settings import DEFAULT_MODEL, Settings
+
+_HASHED = r"hashed-([1-9]\d{0,3})"
 
 log = logging.getLogger(__name__)
 
@@ -64,8 +67,38 @@ async def open_text_model(settings: Settings, tools: Model, indexed_with: str | 
         return Model(None, error.message)
 
 
+async def check_models(settings: Settings) -> list[str]:
+    """Loads the models for tools and for texts, embeds a text with each, and returns what they are. Downloads nothing.
+    Raises Invalid or Unavailable."""
+    text_model = settings.text_model or (PACKAGED if settings.search_model == DEFAULT_MODEL else "")
+    names = dict.fromkeys(filter(None, [settings.search_model, text_model]))
+    return [await _check_model(replace(settings, search_model=name)) for name in names]
+
+
+async def _check_model(settings: Settings) -> str:
+    name = settings.search_model
+    is_local = not settings.embeddings_url and not re.fullmatch(_HASHED, name)
+    folder = await asyncio.to_thread(find_locally, name, settings.data / "models") if is_local else None
+    if is_local and folder is None:
+        raise Unavailable(
+            f"the model {name} is not on this machine: the next gateway downloads it from {settings.hub_url}",
+            details={"model": name},
+        )
+    if folder:
+        await asyncio.to_thread(check_digests, folder)
+    embedder = (await _open_model(settings, PACKAGED)).embedder
+    assert embedder  # noqa: S101  (it is found, or not local)
+    try:
+        await embedder.embed_query("a text")
+    finally:
+        await embedder.close()
+    return f"{embedder.model}, {embedder.dimensions} dimensions" + (
+        f", {settings.embeddings_url}" if not is_local else ""
+    )
+
+
 async def _open_model(settings: Settings, packaged: str, *, lazy: bool = False) -> Model:
-    hashed = re.fullmatch(r"hashed-([1-9]\d{0,3})", settings.search_model)
+    hashed = re.fullmatch(_HASHED, settings.search_model)
     if hashed:
         return Model(HashedEmbedder(int(hashed[1])))
     if settings.embeddings_url:

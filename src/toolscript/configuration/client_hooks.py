@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from toolscript.configuration.jsonc import JsoncError, parse_jsonc
+from toolscript.configuration.jsonc import JsoncError, JsoncNode, parse_jsonc
 from toolscript.configuration.jsonc_edit import TextEdit, add_member, apply_edits
 from toolscript.configuration.setup_plan import FileChange
 from toolscript.configuration.text_files import read_text
@@ -23,20 +23,11 @@ TIMEOUT_SECONDS = 5
 def plan_hook(*, home: Path, environment: Mapping[str, str], command: Sequence[str]) -> FileChange | None:
     """What to write into the settings of Claude Code; None if it is not used here, or has the hook. Raises Invalid if
     they cannot be read."""
-    own = environment.get("CLAUDE_CONFIG_DIR")
-    folder = Path(own) if own else home / ".claude"
+    folder = _find_folder(home, environment)
     if not folder.is_dir() and not (home / ".claude.json").is_file():
         return None
     file = folder / "settings.json"
-    try:
-        before = read_text(file)
-        text = before if before and before.strip() else "{\n}\n"
-        root = parse_jsonc(text).root
-    except JsoncError as error:
-        raise Invalid(f"{file}: {error.message} (line {error.line}, column {error.column})") from error
-    except ValueError as error:
-        raise Invalid(f"{file}: {error}") from error
-    hooks = root.find(*PATH)
+    before, text, hooks = _read_hooks(file)
     entry = {"hooks": [{"type": "command", "command": shlex.join(command), "timeout": TIMEOUT_SECONDS}]}
     source = json.dumps(entry, ensure_ascii=False)
     if hooks is None:
@@ -49,6 +40,31 @@ def plan_hook(*, home: Path, environment: Mapping[str, str], command: Sequence[s
         at = hooks.value[-1].end if hooks.value else hooks.start + 1
         after = apply_edits(text, [TextEdit(at, at, f", {source}" if hooks.value else source)])
     return FileChange(file, before, after, (PATH,))
+
+
+def find_hook_commands(*, home: Path, environment: Mapping[str, str]) -> list[str]:
+    """The programs of the hooks that run `toolscript suggest`. Raises Invalid if the settings cannot be read."""
+    _, _, hooks = _read_hooks(_find_folder(home, environment) / "settings.json")
+    groups = hooks.to_python() if hooks else None
+    commands = _list_commands(groups) if isinstance(groups, list) else []
+    return [shlex.split(each)[0] for each in commands if _is_own(each)]
+
+
+def _find_folder(home: Path, environment: Mapping[str, str]) -> Path:
+    own = environment.get("CLAUDE_CONFIG_DIR")
+    return Path(own) if own else home / ".claude"
+
+
+def _read_hooks(file: Path) -> tuple[str | None, str, JsoncNode | None]:
+    """The text of the settings as it is and as it can be edited, and the hooks. Raises Invalid."""
+    try:
+        before = read_text(file)
+        text = before if before and before.strip() else "{\n}\n"
+        return before, text, parse_jsonc(text).root.find(*PATH)
+    except JsoncError as error:
+        raise Invalid(f"{file}: {error.message} (line {error.line}, column {error.column})") from error
+    except ValueError as error:
+        raise Invalid(f"{file}: {error}") from error
 
 
 def _list_commands(groups: Sequence[object]) -> list[str]:

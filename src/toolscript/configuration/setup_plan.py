@@ -120,7 +120,7 @@ def _read_server(
     if spec is None:
         return replace(found, reason="disabled")
     if spec.is_toolscript or spec.url.rstrip("/") in own_urls:
-        return replace(found, reason="Toolscript itself", is_toolscript=True)
+        return replace(found, spec=spec, reason="Toolscript itself", is_toolscript=True)
     return replace(found, entry=portable.source, variables=portable.variables, spec=spec)
 
 

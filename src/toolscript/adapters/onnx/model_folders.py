@@ -29,6 +29,7 @@ ONNX_FILES = (
     "model_fp16.onnx",
 )
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+DIGESTS = "SHA256SUMS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +150,24 @@ def _require_hub(name: str, hub_url: str) -> None:
             f"model {name} is not on this machine and the hub {hub_url} cannot be reached ({type(error).__name__})",
             details={"model": name, "hub": hub_url},
         ) from error
+
+
+def check_digests(folder: ModelFolder) -> None:
+    """Raises Unavailable, naming the file, when a file of the model is not the file that was packaged. Models that come
+    without digests are not checked."""
+    place = folder.tokenizer.parent
+    sums = place / DIGESTS
+    for line in sums.read_text(encoding="ascii").splitlines() if sums.is_file() else ():
+        expected, name = line.split()
+        try:
+            is_same = hashlib.sha256((place / name).read_bytes()).hexdigest() == expected
+        except OSError:
+            is_same = False
+        if not is_same:
+            raise Unavailable(
+                f"{place / name} is not the file of the package: install Toolscript again",
+                details={"model": folder.card.name, "file": str(place / name)},
+            )
 
 
 def _package() -> Path:

@@ -30,6 +30,31 @@ _PACKAGE = QdrantPackage(
 
 # From this many points without a graph, a search through the graph is faster.
 OPTIMISE_FROM = 50_000
+LOCK = ".lock"
+
+
+def is_in_use(root: Path) -> bool:
+    """Whether a process has opened the index folder. Creates nothing."""
+    if not (root / LOCK).is_file():
+        return False
+    lock = FileLock(root / LOCK, mode=FILE_MODE)
+    try:
+        lock.acquire(blocking=False)
+    except (Timeout, OSError):
+        return True
+    lock.release()
+    return False
+
+
+def find_damage(root: Path) -> list[str]:
+    """Why collections of the index folder cannot be read. Only manifests are read."""
+    problems = []
+    for folder in sorted(each for each in root.glob("*") if each.is_dir()):
+        try:
+            read_manifest(folder)
+        except Unavailable as error:
+            problems.append(error.message)
+    return problems
 
 
 class QdrantEdgeIndex(QdrantIndex):
@@ -47,7 +72,7 @@ class QdrantEdgeIndex(QdrantIndex):
         self._open: dict[str, Collection] = {}
         self._shards: dict[str, Shard] = {}
         self._damaged: dict[str, IndexDamaged] = {}
-        self._lock = FileLock(root / ".lock", mode=FILE_MODE)
+        self._lock = FileLock(root / LOCK, mode=FILE_MODE)
         try:
             restrict_tree(root)
             make_private_folder(root)

@@ -79,6 +79,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "calls": ("commands.calls:calls", "List who called which tool, newest first."),
     },
     "Maintain": {
+        "doctor": ("doctor.command:doctor", "Find out what is wrong, and what to do about it."),
         "sync": ("commands.sync:sync", "Update catalogue, skills and index to what the servers offer now."),
         "index": ("commands.index:index", "Maintain the vector index."),
         "eval": ("commands.evaluate:evaluate", "Measure search quality with judged queries."),
@@ -174,11 +175,12 @@ def _end_without_reader() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        poll = select.poll()
-        for output in (STANDARD_OUTPUT, STANDARD_ERROR):
-            poll.register(output, 0)
-        if not poll.poll(0):
-            raise  # another pipe broke
+        if sys.platform != "win32":
+            poll = select.poll()
+            for output in (STANDARD_OUTPUT, STANDARD_ERROR):
+                poll.register(output, 0)
+            if not poll.poll(0):
+                raise  # another pipe broke
         _drop_output(STANDARD_OUTPUT, STANDARD_ERROR)
         sys.exit(0)
 

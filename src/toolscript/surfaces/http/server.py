@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+import sys
 from contextlib import nullcontext
 
 import uvicorn
@@ -24,7 +25,7 @@ class HttpServer:
         """Raises Unavailable if the port cannot be bound."""
         raise_file_limit()
         self.served = ServedApp(settings, ready=False)
-        self._socket = _listen(settings)
+        self._socket = listen(settings)
         self.url = _get_url(self._socket)  # now: a server that is stopped while it starts has no socket any more
         config = uvicorn.Config(
             create_http_app(self.served),
@@ -66,11 +67,14 @@ def _get_url(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _listen(settings: Settings) -> socket.socket:
+def listen(settings: Settings) -> socket.socket:
+    """A socket that listens at the address of the settings. Raises Unavailable."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     # asyncio sets TCP_NODELAY only on sockets with this protocol; without it the last bytes wait for 40 ms.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # On Windows, SO_REUSEADDR would let a second gateway listen on the port of the first.
+    option = socket.SO_EXCLUSIVEADDRUSE if sys.platform == "win32" else socket.SO_REUSEADDR
+    listening.setsockopt(socket.SOL_SOCKET, option, 1)
     try:
         listening.bind((settings.host, settings.port))
         listening.listen()

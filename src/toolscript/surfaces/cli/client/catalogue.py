@@ -92,7 +92,7 @@ def choose_catalogue(settings: Settings, folder: Path | None = None, *, switchin
     or the default files name; else the demo. With `switching`, what is named comes first; without it, naming another
     configuration than the remembered one is refused. Raises Invalid, and Unavailable when the record cannot be read, or
     with `switching` when the remembered configuration does not exist and no other is named."""
-    folder, record = folder or Path.cwd(), _read_record_or_raise(settings.data)
+    folder, record = folder or Path.cwd(), read_record_or_raise(settings.data)
     configuration = read_configuration(settings, folder)
     named, known, note = _find_files(settings.config, folder), record.files, None
     if switching and not named:
@@ -210,12 +210,12 @@ async def load_demo(app: App) -> SyncReport:
 def read_record(data: Path) -> CatalogueRecord:
     """What the data folder remembers; nothing when that cannot be read."""
     try:
-        return _read_record_or_raise(data)
+        return read_record_or_raise(data)
     except Unavailable:
         return CatalogueRecord()
 
 
-def _read_record_or_raise(data: Path) -> CatalogueRecord:
+def read_record_or_raise(data: Path) -> CatalogueRecord:
     """What the data folder remembers; nothing without a record. Raises Unavailable for a record
     that cannot be read."""
     try:

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -71,6 +72,12 @@ def report_void_settings(settings: Settings) -> None:
             if get_overrides().get(name) is not None:
                 print_note(f"--{name} has no effect: the gateway at {settings.gateway_url} and your key decide that")
         return
+    for text in find_void_settings(settings):
+        print_note_once(settings.data, text)
+
+
+def find_void_settings(settings: Settings) -> Iterator[str]:
+    """The settings of this command that have no effect because the gateway on the data folder has other values."""
     announced = read_announcement(settings.data)
     if announced is None:
         return
@@ -79,10 +86,7 @@ def report_void_settings(settings: Settings) -> None:
         theirs = announced.settings.get(variable)
         if variable not in own and value != theirs:
             values = "another value" if is_secret(variable) else theirs or "the default"
-            print_note_once(
-                settings.data,
-                f"{variable} has no effect: the gateway {announced.describe()} uses {values}; restart it to change it",
-            )
+            yield f"{variable} has no effect: the gateway {announced.describe()} uses {values}; restart it to change it"
 
 
 def _is_new(data: Path, text: str) -> bool:

@@ -449,23 +449,29 @@ def _check_announcement_file(settings: Settings) -> None:
 
 def _create_http_server(settings: Settings) -> HttpServer:
     try:
-        from toolscript.surfaces.callers import requires_key
         from toolscript.surfaces.http.server import HttpServer
-        from toolscript.surfaces.owner import is_loopback
     except ImportError as error:
         raise Invalid("serving HTTP needs an optional dependency: pip install 'toolscript[server]'") from error
-    if not is_loopback(settings.host) and not requires_key(settings):
-        raise Invalid(
-            f"--host {settings.host} is not a loopback address, and anyone could call the gateway: use 127.0.0.1, or "
-            "set TOOLSCRIPT_API_KEY, TOOLSCRIPT_REQUIRE_KEY or TOOLSCRIPT_OAUTH_RESOURCE",
-            details={"field": "--host", "allowed": ["127.0.0.1", "localhost", "::1"]},
-        )
+    check_address(settings)
     try:
         return HttpServer(settings)
     except Unavailable as error:
         if owner := describe_port_owner(settings.host, settings.port):
             error.message += f". {owner}"
         raise
+
+
+def check_address(settings: Settings) -> None:
+    """Raises Invalid for an address where anyone could call the gateway."""
+    from toolscript.surfaces.callers import requires_key
+    from toolscript.surfaces.owner import is_loopback
+
+    if not is_loopback(settings.host) and not requires_key(settings):
+        raise Invalid(
+            f"--host {settings.host} is not a loopback address, and anyone could call the gateway: use 127.0.0.1, or "
+            "set TOOLSCRIPT_API_KEY, TOOLSCRIPT_REQUIRE_KEY or TOOLSCRIPT_OAUTH_RESOURCE",
+            details={"field": "--host", "allowed": ["127.0.0.1", "localhost", "::1"]},
+        )
 
 
 def _create_pipe_server(settings: Settings, served: ServedApp) -> PipeServer:

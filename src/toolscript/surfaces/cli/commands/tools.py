@@ -18,6 +18,7 @@ from toolscript.domain.programs import SERVER_NAME
 from toolscript.domain.servers import META_KEY, CallRelay, CallResult, ServerStart
 from toolscript.surfaces.cli.client.catalogue import (
     LISTED_STATES,
+    CatalogueChoice,
     choose_catalogue,
     connect_servers,
     require_configuration,
@@ -54,18 +55,13 @@ def list_servers() -> None:
     """
     settings = read_settings()
     is_running = is_gateway_running(settings)
-    answer = send_to_gateway(settings, "/servers") if is_running else asyncio.run(_try_servers(settings))
+    answer = send_to_gateway(settings, "/servers") if is_running else asyncio.run(_try_configured(settings))
     print_answer(answer, _show_servers)
     if answer["servers"] and not any(s["state"] in LISTED_STATES for s in answer["servers"]):
         sys.exit(3)
 
 
-async def _try_servers(settings: Settings) -> Mapping[str, Any]:
-    """Connects to every server once, and leaves the catalogue alone."""
-    from toolscript.app.engines import open_gateway
-    from toolscript.app.logins import find_logins
-    from toolscript.surfaces.json.servers import build_servers_response
-
+async def _try_configured(settings: Settings) -> Mapping[str, Any]:
     choice = choose_catalogue(settings, switching=True)
     if choice.is_demo:
         raise NotFound(
@@ -74,11 +70,21 @@ async def _try_servers(settings: Settings) -> Mapping[str, Any]:
     if choice.note:
         read = " and ".join(str(file) for file in choice.configuration.files if file.exists())
         print_note(f"the catalogue in {settings.data} is that of {choice.record.name}; these are the servers of {read}")
+    return await try_servers(settings, choice)
+
+
+async def try_servers(settings: Settings, choice: CatalogueChoice, *, within: float | None = None) -> Mapping[str, Any]:
+    """Connects to every server once, within so many seconds, and leaves the catalogue alone."""
+    from toolscript.app.engines import open_gateway
+    from toolscript.app.logins import find_logins
+    from toolscript.surfaces.json.servers import build_servers_response
+
     async with find_logins(settings) as logins:
         gateway = open_gateway(settings, tokens=logins)
         try:
             stopped = choice.record.stopped
-            await connect_servers(gateway, choice.configuration.servers, stopped=stopped, name_failed=False)
+            specs = choice.configuration.servers
+            await connect_servers(gateway, specs, stopped=stopped, within=within, name_failed=False)
             statuses = [replace(status, retry_in_seconds=None) for status in gateway.statuses]  # this command ends now
             return build_servers_response(statuses, None)
         finally:

@@ -57,7 +57,7 @@ def apply_changes(data: Path, changes: Sequence[FileChange]) -> list[RecordedCha
     read no more of a server than before. Raises Conflict when a file has changed in the meantime, and Unavailable when
     one cannot be written; earlier files are then restored."""
     recorded: list[RecordedChange] = []
-    earlier = _read_runs(data)
+    earlier = read_setups(data)
     try:
         contents = [(change.file.resolve(), *_build_content(change)) for change in changes]
         mode = _common_mode([file for file, old, _ in contents if old is not None])
@@ -82,7 +82,7 @@ def undo_changes(data: Path, *, force: bool = False) -> tuple[list[RestoredFile]
     """Takes the last setup back; also returns the number of earlier setups that are left. Raises NotFound when there is
     none, and Conflict, before anything is written, when servers of a file have changed since: with `force` they are
     overwritten, and a copy of the file is kept."""
-    runs = _read_runs(data)
+    runs = read_setups(data)
     if not runs:
         raise NotFound(f"there is no setup to undo in {data}: is it another --data-dir?", details={"folder": str(data)})
     states = [(change, _check(change)) for change in reversed(runs[-1])]
@@ -212,7 +212,7 @@ def _hash(content: bytes | None) -> str | None:
     return None if content is None else hashlib.sha256(content).hexdigest()
 
 
-def _read_runs(data: Path) -> list[list[RecordedChange]]:
+def read_setups(data: Path) -> list[list[RecordedChange]]:
     """The setups that were not undone. Raises Unavailable for a record that cannot be read."""
     try:
         content = json.loads((data / FILE).read_text(encoding="utf-8"))

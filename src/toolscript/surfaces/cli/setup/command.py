@@ -29,6 +29,7 @@ from toolscript.configuration.setup_plan import (
 )
 from toolscript.configuration.text_files import read_text
 from toolscript.domain.errors import Invalid
+from toolscript.pipe.place import HAS_PIPES
 from toolscript.settings import Settings
 from toolscript.surfaces.cli.client.announcement import read_announcement
 from toolscript.surfaces.cli.client.gateway import find_gateway_url
@@ -96,6 +97,11 @@ def setup(
         return
     if force:
         raise Invalid("--force needs --undo", details={"field": "--force"})
+    if not HAS_PIPES:
+        raise Invalid(
+            "`toolscript mcp`, which clients would start, does not work on Windows: run Toolscript and this command in "
+            "WSL, or run `toolscript gateway start` and give each client its address, http://127.0.0.1:3780/mcp"
+        )
     plan = _make_plan(settings, clients, with_project=project, measures=not no_measure, with_hooks=hooks)
     if dry_run or not plan.changes or (options.is_json() and not yes):
         print_answer(plan.report, show_plan)
@@ -194,11 +200,16 @@ def _find_files(settings: Settings, clients: Sequence[str], target: Path) -> lis
             "TOOLSCRIPT_CONFIG",
             details={"field": "--config"},
         )
-    hosts = [f"http://{host}:{settings.port}" for host in ("127.0.0.1", "localhost", "[::1]")]
-    own_urls = frozenset(f"{url}/mcp" for url in (*hosts, find_gateway_url(settings)) if url)
+    own_urls = list_own_urls(settings)
     chosen = [source for source in sources if not clients or source.client in clients]
     found = [find_servers(each, home=home, environment=os.environ, own_urls=own_urls) for each in chosen]
     return [each for each in found if each]
+
+
+def list_own_urls(settings: Settings) -> frozenset[str]:
+    """The addresses at which clients on this machine reach Toolscript."""
+    hosts = [f"http://{host}:{settings.port}" for host in ("127.0.0.1", "localhost", "[::1]")]
+    return frozenset(f"{url}/mcp" for url in (*hosts, find_gateway_url(settings)) if url)
 
 
 def _measure(settings: Settings, files: Sequence[FoundFile]) -> dict[str, ToolCost]:

@@ -1,0 +1,1 @@
+"""`toolscript doctor`: looks at everything that a working installation needs, and changes nothing."""
