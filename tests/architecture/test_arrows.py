@@ -154,6 +154,7 @@ ALLOWED_LIBRARIES: dict[str, set[str]] = {
     "adapters/files/pdf/scans.py": {"pypdfium2", "rapidocr"},
     "adapters/json_schema": {"jsonschema", "jsonschema_specifications", "referencing"},
     "adapters/mcp": {"anyio", "httpx2", "mcp", "mcp_types"},
+    "adapters/mcp/process_tree.py": {"win32api", "win32con", "win32job"},
     "adapters/memory.py": {"numpy"},
     "adapters/models/http_reranker.py": {"httpx"},
     "adapters/models/vector_cache_files.py": {"numpy"},

@@ -67,13 +67,13 @@ def suggest(folder: Path, text: str) -> str:
         ("git_commit", "office__git_commit"),
     ],
 )
-def test_a_running_gateway_is_asked_and_its_sure_tools_are_named(gateway_folder: Path, prompt: Any, tool: str) -> None:
+def test_sure_tools_of_a_running_gateway_are_named(gateway_folder: Path, prompt: Any, tool: str) -> None:
     text = prompt if isinstance(prompt, str) else json.dumps(prompt)
-    said = suggest(gateway_folder, text)
-    assert said.startswith(f"Tools that fit: {tool}")
-    assert said.count("\n") == 1
-    assert len(said) <= MAX_CHARACTERS
-    assert not any(about in said for about in TOOLS.values())
+    printed = suggest(gateway_folder, text)
+    assert printed.startswith(f"Tools that fit: {tool}")
+    assert printed.count("\n") == 1
+    assert len(printed) <= MAX_CHARACTERS
+    assert not any(about in printed for about in TOOLS.values())
 
 
 @pytest.mark.parametrize("prompt", SILENT)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from importlib import resources
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -145,7 +146,7 @@ def test_a_file_in_place_of_the_folder_a_damaged_record_and_a_full_disk_are_name
     (small_folder / "catalogue.json").write_text("{")
     assert "catalogue.json" in find("folder", 3, "error")[0]["text"]
     (small_folder / "catalogue.json").unlink()
-    monkeypatch.setattr("shutil.disk_usage", lambda _: shutil._ntuple_diskusage(10**9, 10**9, 10**6))
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10**6))
     assert "only 1.0 MB are free" in find("folder", 3, "error")[0]["text"]
 
 

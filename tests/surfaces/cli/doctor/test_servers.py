@@ -142,7 +142,7 @@ def test_each_broken_server_is_named_with_its_cause(small_folder: Path, ports: d
     assert not small_folder.exists()
 
 
-def test_a_silent_server_is_told_apart_from_one_that_writes_no_messages(
+def test_silence_and_lines_that_are_no_messages_have_different_causes(
     small_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOOLSCRIPT_CONNECT_TIMEOUT", "4")
@@ -163,7 +163,7 @@ def test_without_starting_servers_only_their_commands_are_looked_for(small_folde
     assert not trace.exists()
 
 
-def test_a_running_gateway_is_asked_and_no_server_is_started_again(
+def test_a_running_gateway_states_the_causes_and_no_server_is_started_again(
     small_folder: Path, start_gateway: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_servers(

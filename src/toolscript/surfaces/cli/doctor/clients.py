@@ -17,7 +17,7 @@ from toolscript.configuration.setup_plan import FoundFile, FoundServer, find_ser
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.servers import ServerSpec, Transport
 from toolscript.settings import Settings
-from toolscript.surfaces.cli.doctor.findings import Finding, Level
+from toolscript.surfaces.cli.doctor.findings import DoctorFinding, Level
 from toolscript.surfaces.cli.setup.changes import read_setups
 from toolscript.surfaces.cli.setup.command import list_own_urls
 from toolscript.surfaces.cli.setup.report import format_path
@@ -28,7 +28,7 @@ PLAIN_EXTRAS = frozenset({"type", "tools", "name", "description", "source"})
 SETUP = "toolscript setup"
 
 
-def inspect_clients(settings: Settings) -> Iterator[Finding]:
+def inspect_clients(settings: Settings) -> Iterator[DoctorFinding]:
     """Looks for our entry in each file of a client that exists: whether it is whole, and its command exists."""
     home = Path.home()
     sources = list_client_files(home=home, folder=Path.cwd(), environment=os.environ, platform=sys.platform)
@@ -40,16 +40,16 @@ def inspect_clients(settings: Settings) -> Iterator[Finding]:
     yield from _inspect_hooks(home)
     yield from _inspect_setups(settings, files)
     if not findings:
-        yield Finding(
+        yield DoctorFinding(
             "clients", Level.NOTE, "no client that `setup` knows has Toolscript", f"{SETUP}, or see the guide"
         )
 
 
-def _inspect_file(found: FoundFile) -> Iterator[Finding]:
+def _inspect_file(found: FoundFile) -> Iterator[DoctorFinding]:
     where = f"{found.source.title}, {format_path(str(found.source.file))}"
     if found.problem:
         action = "correct the file: the client cannot read it either"
-        yield Finding("clients", Level.ERROR, found.problem, action, subject=where)
+        yield DoctorFinding("clients", Level.ERROR, found.problem, action, subject=where)
         return
     own = [server for server in found.servers if server.is_toolscript]
     for server in own:
@@ -58,21 +58,23 @@ def _inspect_file(found: FoundFile) -> Iterator[Finding]:
     if others and not found.source.project:
         is_beside = " beside Toolscript" if own else ", and not Toolscript"
         text = f"has {format_count(len(others), 'server')}{is_beside}: {', '.join(others)}"
-        yield Finding("clients", Level.NOTE, text, f"{SETUP} --client {found.source.client}", subject=where)
+        yield DoctorFinding("clients", Level.NOTE, text, f"{SETUP} --client {found.source.client}", subject=where)
 
 
-def _inspect_entry(found: FoundFile, server: FoundServer, where: str) -> Iterator[Finding]:
+def _inspect_entry(found: FoundFile, server: FoundServer, where: str) -> Iterator[DoctorFinding]:
     spec = server.spec
     if spec is None or spec.transport is not Transport.STDIO:
-        yield Finding("clients", Level.OK, f"{server.name}: {spec.url if spec else 'Toolscript'}", subject=where)
+        yield DoctorFinding("clients", Level.OK, f"{server.name}: {spec.url if spec else 'Toolscript'}", subject=where)
         return
     again = f"remove the entry, and run `{SETUP} --client {found.source.client}`, or correct it by hand"
     if problem := _find_stale_path(spec):
-        yield Finding("clients", Level.ERROR, f"{server.name}: {problem}", again, subject=where, cause="stale_path")
+        yield DoctorFinding(
+            "clients", Level.ERROR, f"{server.name}: {problem}", again, subject=where, cause="stale_path"
+        )
         return
     if "mcp" not in spec.args:
         text = f"{server.name}: its arguments do not have `mcp`"
-        yield Finding("clients", Level.ERROR, text, again, subject=where, cause="incomplete")
+        yield DoctorFinding("clients", Level.ERROR, text, again, subject=where, cause="incomplete")
         return
     node = find_format(name_format(found.source.file)).parse(found.text).root.find(*server.path)
     entry = node.to_python() if node else {}
@@ -81,9 +83,9 @@ def _inspect_entry(found: FoundFile, server: FoundServer, where: str) -> Iterato
     if missing:
         lines = ", ".join(f"{key} = {value}" for key, value in missing.items())
         text = f"{server.name}: lacks {lines}, so that its tools may come late or stay hidden"
-        yield Finding("clients", Level.NOTE, text, f"add it to the entry, or {again}", subject=where)
+        yield DoctorFinding("clients", Level.NOTE, text, f"add it to the entry, or {again}", subject=where)
     else:
-        yield Finding("clients", Level.OK, f"{server.name}: {spec.command}", subject=where)
+        yield DoctorFinding("clients", Level.OK, f"{server.name}: {spec.command}", subject=where)
 
 
 def _is_set(value: Any, wanted: Any) -> bool:
@@ -104,34 +106,34 @@ def _find_stale_path(spec: ServerSpec) -> str | None:
     return None
 
 
-def _inspect_hooks(home: Path) -> Iterator[Finding]:
+def _inspect_hooks(home: Path) -> Iterator[DoctorFinding]:
     try:
         commands = find_hook_commands(home=home, environment=os.environ)
     except Invalid as error:
-        yield Finding("clients", Level.ERROR, error.message)
+        yield DoctorFinding("clients", Level.ERROR, error.message)
         return
     for command in commands:
         where = "hook of Claude Code"
         if shutil.which(command) is None:
             text, action = f"its command is not there: {command}", f"{SETUP} --hooks, after removing the old hook"
-            yield Finding("clients", Level.ERROR, text, action, subject=where, cause="stale_path")
+            yield DoctorFinding("clients", Level.ERROR, text, action, subject=where, cause="stale_path")
         else:
-            yield Finding("clients", Level.OK, command, subject=where)
+            yield DoctorFinding("clients", Level.OK, command, subject=where)
 
 
-def _inspect_setups(settings: Settings, files: Sequence[FoundFile]) -> Iterator[Finding]:
+def _inspect_setups(settings: Settings, files: Sequence[FoundFile]) -> Iterator[DoctorFinding]:
     """Looks whether the entries of earlier setups are still there."""
     try:
         setups = read_setups(settings.data)
     except Unavailable as error:
-        yield Finding("clients", Level.ERROR, error.message)
+        yield DoctorFinding("clients", Level.ERROR, error.message)
         return
     with_entry = {str(f.source.file.resolve()) for f in files for server in f.servers if server.is_toolscript}
     known = {str(each.file.resolve()) for each in _list_sources()}
     for file in dict.fromkeys(change.file for setup in setups for change in setup):
         if file in known and file not in with_entry:
             text = "`toolscript setup` has moved its servers, and Toolscript is no longer in it"
-            yield Finding(
+            yield DoctorFinding(
                 "clients", Level.ERROR, text, f"{SETUP} --undo, or add the entry again", subject=format_path(file)
             )
 

@@ -10,7 +10,7 @@ import click
 from toolscript.domain.errors import ToolscriptError
 from toolscript.surfaces.cli.doctor.clients import inspect_clients
 from toolscript.surfaces.cli.doctor.data_folder import inspect_folder
-from toolscript.surfaces.cli.doctor.findings import Finding, Level, build_doctor_response, show_findings
+from toolscript.surfaces.cli.doctor.findings import DoctorFinding, Level, build_doctor_response, show_findings
 from toolscript.surfaces.cli.doctor.gateway import inspect_gateway, is_gateway_usable
 from toolscript.surfaces.cli.doctor.installation import inspect_index, inspect_model, inspect_package
 from toolscript.surfaces.cli.doctor.servers import inspect_configuration, inspect_servers
@@ -49,9 +49,9 @@ def doctor(no_start: bool) -> None:
         sys.exit(SOMETHING_WRONG)
 
 
-def _inspect_all(*, starts: bool) -> Iterator[Finding]:
+def _inspect_all(*, starts: bool) -> Iterator[DoctorFinding]:
     settings, findings = read_settings_with_findings(options.get_overrides())
-    yield from findings or [Finding("settings", Level.OK, "no variable is unknown or invalid")]
+    yield from findings or [DoctorFinding("settings", Level.OK, "no variable is unknown or invalid")]
     yield from _guard("package", inspect_package)
     yield from _guard("folder", lambda: inspect_folder(settings))
     yield from _guard("index", lambda: inspect_index(settings))
@@ -65,9 +65,9 @@ def _inspect_all(*, starts: bool) -> Iterator[Finding]:
     yield from _guard("network", inspect_network)
 
 
-def _guard(area: str, inspect: Callable[[], Iterable[Finding]]) -> Iterator[Finding]:
+def _guard(area: str, inspect: Callable[[], Iterable[DoctorFinding]]) -> Iterator[DoctorFinding]:
     """The findings; a check that fails itself is one, and hinders no other."""
     try:
         yield from inspect()
     except (ToolscriptError, OSError) as error:
-        yield Finding(area, Level.ERROR, f"cannot be looked at: {error}")
+        yield DoctorFinding(area, Level.ERROR, f"cannot be looked at: {error}")

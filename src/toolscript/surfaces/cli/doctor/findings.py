@@ -41,7 +41,7 @@ AREAS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorFinding:
     """One thing that was looked at: what is wrong, where, and what to do."""
 
     area: str
@@ -56,14 +56,14 @@ class Finding:
     """A word for programs: of a server that fails, its cause."""
 
 
-def build_doctor_response(findings: Sequence[Finding]) -> dict[str, Any]:
+def build_doctor_response(findings: Sequence[DoctorFinding]) -> dict[str, Any]:
     """The findings as JSON. `ok` is false if there is an error among them."""
     levels = [each.level for each in findings]
     counts = {"errors": levels.count(Level.ERROR), "notes": levels.count(Level.NOTE)}
     return {"ok": not counts["errors"], **counts, "findings": [asdict(each) for each in findings]}
 
 
-def show_findings(findings: Sequence[Finding]) -> None:
+def show_findings(findings: Sequence[DoctorFinding]) -> None:
     """Prints the findings in columns; what to do stands below what is wrong. Colour is left out unless in a
     terminal."""
     width = get_terminal_size((FALLBACK_WIDTH, 0)).columns

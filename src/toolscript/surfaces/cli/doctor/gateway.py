@@ -11,66 +11,68 @@ from toolscript.surfaces.cli.client.announcement import read_announcement
 from toolscript.surfaces.cli.client.gateway import find_running_gateway, send_to_gateway
 from toolscript.surfaces.cli.client.notices import find_void_settings
 from toolscript.surfaces.cli.client.port_owner import describe_port_owner
-from toolscript.surfaces.cli.doctor.findings import Finding, Level
+from toolscript.surfaces.cli.doctor.findings import DoctorFinding, Level
 
 RESTART = "restart it: `toolscript gateway stop`, then `toolscript gateway start`"
 
 
-def inspect_gateway(settings: Settings) -> Iterator[Finding]:
+def inspect_gateway(settings: Settings) -> Iterator[DoctorFinding]:
     """Looks whether a gateway runs, answers, and is of this version; and whether its port is free where none runs."""
     if settings.gateway_url:
         yield from _inspect_running(settings, settings.gateway_url)
         return
     running = find_running_gateway(settings)
     if running is None:
-        yield Finding(
+        yield DoctorFinding(
             "gateway", Level.OK, "none runs on the data folder: `toolscript mcp` starts one when it is needed"
         )
         yield from _inspect_port(settings)
         return
     yield from _inspect_running(settings, running.describe())
     for text in find_void_settings(settings):
-        yield Finding("gateway", Level.NOTE, text)
+        yield DoctorFinding("gateway", Level.NOTE, text)
 
 
-def _inspect_running(settings: Settings, name: str) -> Iterator[Finding]:
+def _inspect_running(settings: Settings, name: str) -> Iterator[DoctorFinding]:
     try:
         health = send_to_gateway(settings, "/health")
         theirs = send_to_gateway(settings, "/").get("version")
     except ToolscriptError as error:
         action = "correct --gateway or TOOLSCRIPT_GATEWAY_URL, or start it there" if settings.gateway_url else RESTART
-        yield Finding("gateway", Level.ERROR, f"{name} does not answer: {error.message}", action)
+        yield DoctorFinding("gateway", Level.ERROR, f"{name} does not answer: {error.message}", action)
         return
     except AttributeError:
-        yield Finding("gateway", Level.ERROR, f"{name} is not a gateway", "correct --gateway or TOOLSCRIPT_GATEWAY_URL")
+        yield DoctorFinding(
+            "gateway", Level.ERROR, f"{name} is not a gateway", "correct --gateway or TOOLSCRIPT_GATEWAY_URL"
+        )
         return
     if theirs != __version__:
         text = f"{name} is version {theirs}, and this command is {__version__}"
-        yield Finding("gateway", Level.ERROR, text, RESTART, cause="version")
+        yield DoctorFinding("gateway", Level.ERROR, text, RESTART, cause="version")
     if audit := health.get("audit"):
         text = f"its audit has lost {audit['lost']} events" + (", and fails now" if audit["failing"] else "")
-        yield Finding("gateway", Level.ERROR, text, "free disk space, or look at its log")
+        yield DoctorFinding("gateway", Level.ERROR, text, "free disk space, or look at its log")
     try:
         servers = send_to_gateway(settings, "/ready")["servers"]
         states = ", ".join(f"{number} {state}" for state, number in servers.items())
-        yield Finding("gateway", Level.OK, f"{name} is ready; servers: {states or 'none'}")
+        yield DoctorFinding("gateway", Level.OK, f"{name} is ready; servers: {states or 'none'}")
     except ToolscriptError as error:
         action = "set TOOLSCRIPT_API_KEY to one of its keys" if isinstance(error, Unauthorized) else None
-        yield Finding("gateway", Level.ERROR, f"{name} is not ready: {error.message}", action)
+        yield DoctorFinding("gateway", Level.ERROR, f"{name} is not ready: {error.message}", action)
 
 
-def _inspect_port(settings: Settings) -> Iterator[Finding]:
+def _inspect_port(settings: Settings) -> Iterator[DoctorFinding]:
     """Binds the port for a moment. A gateway that `toolscript mcp` starts takes any free port."""
     where = f"port {settings.port} of {settings.host}"
     from toolscript.surfaces.http.server import listen  # with the extra `server` only
 
     try:
         listen(settings).close()
-        yield Finding("gateway", Level.OK, f"{where} is free")
+        yield DoctorFinding("gateway", Level.OK, f"{where} is free")
     except Unavailable as error:
         owner = describe_port_owner(settings.host, settings.port)
         text = error.message + (f". {owner}" if owner else "")
-        yield Finding("gateway", Level.ERROR, text, "or set TOOLSCRIPT_PORT", cause="port")
+        yield DoctorFinding("gateway", Level.ERROR, text, "or set TOOLSCRIPT_PORT", cause="port")
 
 
 def is_gateway_usable(settings: Settings) -> bool:

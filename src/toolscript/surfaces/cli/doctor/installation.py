@@ -17,30 +17,34 @@ from toolscript.app.models import check_models
 from toolscript.domain.errors import FolderInUse, ToolscriptError
 from toolscript.settings import Settings
 from toolscript.surfaces.cli.client.announcement import read_announcement
-from toolscript.surfaces.cli.doctor.findings import Finding, Level
+from toolscript.surfaces.cli.doctor.findings import DoctorFinding, Level
 
-OLDEST, NEWEST = (3, 11), (3, 14)
+MIN_PYTHON, MAX_PYTHON = (3, 11), (3, 14)
 # What the gateway itself needs; the other extras belong to settings and files, which name them when they need them.
 NEEDED_EXTRA = "server"
 REINSTALL = "install Toolscript again; where its engine has no wheel for this machine, pip says so"
 
 
-def inspect_package() -> Iterator[Finding]:
+def inspect_package() -> Iterator[DoctorFinding]:
     """Looks at Python, the version of the package, and which extras are installed."""
     python = f"Python {platform.python_version()} ({platform.system()} {platform.machine()}), {sys.executable}"
-    if not OLDEST <= sys.version_info[:2] <= NEWEST:
-        allowed = f"{'.'.join(map(str, OLDEST))} to {'.'.join(map(str, NEWEST))}"
-        yield Finding("package", Level.NOTE, python, f"Toolscript is made for Python {allowed}: install it with one")
+    if not MIN_PYTHON <= sys.version_info[:2] <= MAX_PYTHON:
+        allowed = f"{'.'.join(map(str, MIN_PYTHON))} to {'.'.join(map(str, MAX_PYTHON))}"
+        yield DoctorFinding(
+            "package", Level.NOTE, python, f"Toolscript is made for Python {allowed}: install it with one"
+        )
     else:
-        yield Finding("package", Level.OK, python)
+        yield DoctorFinding("package", Level.OK, python)
     installed, missing = _sort_extras()
     text = f"toolscript {__version__}, with {', '.join(installed) or 'no extras'}"
     if NEEDED_EXTRA in missing:
         action = f"pip install 'toolscript[{NEEDED_EXTRA}]'"
-        yield Finding("package", Level.ERROR, f"{text}. The gateway and MCP need the extra {NEEDED_EXTRA}", action)
+        yield DoctorFinding(
+            "package", Level.ERROR, f"{text}. The gateway and MCP need the extra {NEEDED_EXTRA}", action
+        )
     else:
         rest = f"; not installed: {', '.join(missing)}" if missing else ""
-        yield Finding("package", Level.OK, f"{text}{rest}")
+        yield DoctorFinding("package", Level.OK, f"{text}{rest}")
 
 
 def _sort_extras() -> tuple[list[str], list[str]]:
@@ -68,32 +72,34 @@ def _is_installed(name: str) -> bool:
     return True
 
 
-def inspect_index(settings: Settings) -> Iterator[Finding]:
+def inspect_index(settings: Settings) -> Iterator[DoctorFinding]:
     """Looks whether the engine works on this machine, and whether its folder can be opened."""
     try:
         engine = asyncio.run(check_index(settings))
     except ToolscriptError as error:
-        yield Finding("index", Level.ERROR, error.message, "correct TOOLSCRIPT_INDEX, or start what it names")
+        yield DoctorFinding("index", Level.ERROR, error.message, "correct TOOLSCRIPT_INDEX, or start what it names")
         return
     except Exception as error:  # noqa: BLE001  (an engine may fail in any way on a machine that it was not built for)
-        yield Finding("index", Level.ERROR, f"the engine does not work: {type(error).__name__}: {error}", REINSTALL)
+        yield DoctorFinding(
+            "index", Level.ERROR, f"the engine does not work: {type(error).__name__}: {error}", REINSTALL
+        )
         return
-    yield Finding("index", Level.OK, f"{engine} works")
+    yield DoctorFinding("index", Level.OK, f"{engine} works")
     try:
         for problem in check_index_folder(settings):
-            yield Finding("index", Level.ERROR, problem, "run `toolscript index rebuild`")
+            yield DoctorFinding("index", Level.ERROR, problem, "run `toolscript index rebuild`")
     except FolderInUse as error:
         yield _describe_holder(settings, error.message)
 
 
-def _describe_holder(settings: Settings, text: str) -> Finding:
+def _describe_holder(settings: Settings, text: str) -> DoctorFinding:
     announced = read_announcement(settings.data)
     if announced:
-        return Finding("index", Level.OK, f"open in the gateway {announced.describe()}")
+        return DoctorFinding("index", Level.OK, f"open in the gateway {announced.describe()}")
     pid = _find_holder(settings.data / "index" / ".lock")
     holder = f": process {pid}" if pid else ""
     action = "wait until that command has ended" + (f", or end it with `kill {pid}`" if pid else "")
-    return Finding("index", Level.NOTE, f"{text}{holder}", action)
+    return DoctorFinding("index", Level.NOTE, f"{text}{holder}", action)
 
 
 def _find_holder(lock: Path) -> int | None:
@@ -110,15 +116,15 @@ def _find_holder(lock: Path) -> int | None:
     return None
 
 
-def inspect_model(settings: Settings) -> Iterator[Finding]:
+def inspect_model(settings: Settings) -> Iterator[DoctorFinding]:
     """Looks whether the models are unchanged, load, and embed a text."""
     try:
         for model in asyncio.run(check_models(settings)):
-            yield Finding("model", Level.OK, f"{model}: loads and embeds")
+            yield DoctorFinding("model", Level.OK, f"{model}: loads and embeds")
     except ToolscriptError as error:
         action = (
             "until then searches go by words alone: correct TOOLSCRIPT_SEARCH_MODEL, or unset it for the packaged model"
         )
-        yield Finding("model", Level.ERROR, error.message, action)
+        yield DoctorFinding("model", Level.ERROR, error.message, action)
     except Exception as error:  # noqa: BLE001  (a runtime that does not fit this machine may fail in any way)
-        yield Finding("model", Level.ERROR, f"does not load: {type(error).__name__}: {error}", REINSTALL)
+        yield DoctorFinding("model", Level.ERROR, f"does not load: {type(error).__name__}: {error}", REINSTALL)

@@ -16,7 +16,7 @@ from toolscript.configuration.setup_plan import assign_names, find_servers, plan
 from toolscript.domain.errors import Invalid
 from toolscript.surfaces.cli.setup.changes import apply_changes, undo_changes
 
-pytestmark = pytest.mark.req("G-21")
+pytestmark = pytest.mark.req("G-21", "A-01")
 
 COMMAND = ["/opt/toolscript", "mcp"]
 
