@@ -3,7 +3,7 @@
 
 PYTHON ?= python3
 VENV := .venv
-BIN := $(VENV)/bin
+BIN := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 # Compiled at once, because the first start of a program would otherwise take several times as long as the later ones.
 UV := $(BIN)/uv pip install --quiet --compile-bytecode --python
 PORT ?= 3780

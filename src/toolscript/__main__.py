@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import os
 import sys
+from io import TextIOWrapper
+from typing import TextIO
 
 ENV_FILE = ".env"
 
 
 def run() -> None:
     """Runs the command with the arguments of this process."""
+    for stream in (sys.stdout, sys.stderr):
+        use_unicode(stream)
     if os.path.isfile(ENV_FILE):  # noqa: PTH113  (pathlib takes 10 ms to import)
         from toolscript.configuration.env_files import add_settings
 
@@ -30,6 +34,13 @@ def run() -> None:
     from toolscript.surfaces.cli.main import run as run_command
 
     run_command()
+
+
+def use_unicode(stream: TextIO | None) -> None:
+    """Lets a stream take every character: files and pipes have an old code page on Windows, and other systems may be
+    set to one. There, what it lacks becomes `?`."""
+    if isinstance(stream, TextIOWrapper) and stream.encoding.lower() not in {"utf-8", "utf8"}:
+        stream.reconfigure(encoding="utf-8" if sys.platform == "win32" else None, errors="replace")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,9 @@ from typing import Any
 
 from toolscript.pipe.early_answers import FOLDER
 
-if sys.platform != "win32":
+if sys.platform == "win32":
+    import msvcrt
+else:
     import fcntl
 
 # Paths of sockets may have 104 bytes on macOS, and 108 on Linux.
@@ -94,9 +96,11 @@ def lock_folder(data: str, name: str) -> int | None:
     os.makedirs(data, mode=0o700, exist_ok=True)
     lock = os.open(os.path.join(data, f"{name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        if sys.platform != "win32":
+        if sys.platform == "win32":
+            msvcrt.locking(lock, msvcrt.LK_NBLCK, 1)
+        else:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    except (BlockingIOError, PermissionError):  # Windows raises the second
         os.close(lock)
         return None
     return lock

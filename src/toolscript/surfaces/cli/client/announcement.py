@@ -6,16 +6,20 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from toolscript.configuration.data_files import replace_file
 from toolscript.settings import Settings, describe_values
 
 FILE = "gateway.json"
+# Of Windows.
+QUERY_LIMITED_INFORMATION, ACCESS_DENIED, STILL_ACTIVE = 0x1000, 5, 259
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +85,8 @@ def read_announcement(data: Path) -> Announcement | None:
 
 def is_alive(pid: int) -> bool:
     """Whether a process runs. A process that has ended does not run, even if its parent has not noticed yet."""
-    if os.name == "nt":  # os.kill would end the process there
-        return True
+    if sys.platform == "win32":
+        return _is_alive_on_windows(pid)
     try:
         os.kill(pid, 0)
         state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(") ")[2][:1]
@@ -93,11 +97,25 @@ def is_alive(pid: int) -> bool:
     return state != "Z"
 
 
+def _is_alive_on_windows(pid: int) -> bool:
+    """Asks for the exit code: `os.kill` would end the process."""
+    import ctypes
+
+    kernel: Any = ctypes.windll.kernel32  # type: ignore[attr-defined, unused-ignore]  # only on Windows
+    handle = kernel.OpenProcess(QUERY_LIMITED_INFORMATION, False, pid)
+    if not handle:
+        return bool(kernel.GetLastError() == ACCESS_DENIED)  # it belongs to another user
+    code = ctypes.c_ulong()
+    is_known = kernel.GetExitCodeProcess(handle, ctypes.byref(code))
+    kernel.CloseHandle(handle)
+    return not is_known or code.value == STILL_ACTIVE
+
+
 def find_process_start(pid: int) -> str | None:
     """When a process started, as text to compare; None where the system does not say."""
+    if sys.platform == "win32":
+        return None
     try:
-        if os.name == "nt":
-            return None
         if Path("/proc/self/stat").exists():  # in ticks since the system started: the clock may be set meanwhile
             boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
             fields_after_name = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2].split()

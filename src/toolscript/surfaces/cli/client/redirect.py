@@ -133,8 +133,9 @@ def _watch_input(take: Callable[[str], None]) -> Iterator[None]:
     number = None
     # Without an input, from a file, or on Windows, whose loop reads none, nothing is pasted: the redirect still works.
     with suppress(OSError, ValueError, NotImplementedError):
-        number = sys.stdin.fileno()
-        loop.add_reader(number, read)
+        descriptor = sys.stdin.fileno()
+        loop.add_reader(descriptor, read)
+        number = descriptor
     try:
         yield
     finally:
