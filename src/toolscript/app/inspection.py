@@ -8,9 +8,8 @@ from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import numpy as np
-
 from toolscript.adapters.mcp.machine_environment import CERTIFICATES, select_network_variables
+from toolscript.adapters.memory import HashedEmbedder
 from toolscript.app.engines import open_index
 from toolscript.domain.errors import FolderInUse
 from toolscript.domain.search import Collection, Point, Terms
@@ -29,11 +28,12 @@ async def check_index(settings: Settings) -> str:
         finally:
             await index.close()
         return settings.index.partition(":")[0]
+    vector = await HashedEmbedder(_COLLECTION.dimensions).embed_query("a point")
     with TemporaryDirectory(prefix="toolscript-") as folder:
         index = open_index(replace(settings, data_dir=Path(folder)))
         try:
             await index.open(_COLLECTION)
-            await index.upsert(_COLLECTION.name, [Point("1", np.array([1.0, 0.0], np.float32), Terms(), {})])
+            await index.upsert(_COLLECTION.name, [Point("1", vector, Terms(), {})])
             await index.count(_COLLECTION.name)
         finally:
             await index.close()

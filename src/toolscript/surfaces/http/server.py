@@ -72,9 +72,10 @@ def listen(settings: Settings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     # asyncio sets TCP_NODELAY only on sockets with this protocol; without it the last bytes wait for 40 ms.
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    # On Windows, SO_REUSEADDR would let a second gateway listen on the port of the first.
-    option = socket.SO_EXCLUSIVEADDRUSE if sys.platform == "win32" else socket.SO_REUSEADDR
-    listening.setsockopt(socket.SOL_SOCKET, option, 1)
+    if sys.platform == "win32":  # where SO_REUSEADDR would let a second gateway listen on the port of the first
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
+    else:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((settings.host, settings.port))
         listening.listen()

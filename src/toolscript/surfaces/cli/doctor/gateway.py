@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from toolscript import __version__
 from toolscript.domain.errors import ToolscriptError, Unauthorized, Unavailable
 from toolscript.settings import Settings
-from toolscript.surfaces.cli.client.announcement import read_announcement
 from toolscript.surfaces.cli.client.gateway import find_running_gateway, send_to_gateway
 from toolscript.surfaces.cli.client.notices import find_void_settings
 from toolscript.surfaces.cli.client.port_owner import describe_port_owner
@@ -35,21 +34,20 @@ def inspect_gateway(settings: Settings) -> Iterator[DoctorFinding]:
 
 def _inspect_running(settings: Settings, name: str) -> Iterator[DoctorFinding]:
     try:
-        health = send_to_gateway(settings, "/health")
-        theirs = send_to_gateway(settings, "/").get("version")
+        version = _ask_version(settings)
+        if version is None:
+            action = "correct --gateway or TOOLSCRIPT_GATEWAY_URL"
+            yield DoctorFinding("gateway", Level.ERROR, f"{name} is not a gateway", action)
+            return
+        audit = send_to_gateway(settings, "/health").get("audit")
     except ToolscriptError as error:
         action = "correct --gateway or TOOLSCRIPT_GATEWAY_URL, or start it there" if settings.gateway_url else RESTART
         yield DoctorFinding("gateway", Level.ERROR, f"{name} does not answer: {error.message}", action)
         return
-    except AttributeError:
-        yield DoctorFinding(
-            "gateway", Level.ERROR, f"{name} is not a gateway", "correct --gateway or TOOLSCRIPT_GATEWAY_URL"
-        )
-        return
-    if theirs != __version__:
-        text = f"{name} is version {theirs}, and this command is {__version__}"
+    if version != __version__:
+        text = f"{name} is version {version}, and this command is {__version__}"
         yield DoctorFinding("gateway", Level.ERROR, text, RESTART, cause="version")
-    if audit := health.get("audit"):
+    if audit:
         text = f"its audit has lost {audit['lost']} events" + (", and fails now" if audit["failing"] else "")
         yield DoctorFinding("gateway", Level.ERROR, text, "free disk space, or look at its log")
     try:
@@ -57,8 +55,16 @@ def _inspect_running(settings: Settings, name: str) -> Iterator[DoctorFinding]:
         states = ", ".join(f"{number} {state}" for state, number in servers.items())
         yield DoctorFinding("gateway", Level.OK, f"{name} is ready; servers: {states or 'none'}")
     except ToolscriptError as error:
-        action = "set TOOLSCRIPT_API_KEY to one of its keys" if isinstance(error, Unauthorized) else None
+        needs_key = isinstance(error, Unauthorized)
+        action = "set TOOLSCRIPT_API_KEY to one of its keys" if needs_key else "run this command again in a moment"
         yield DoctorFinding("gateway", Level.ERROR, f"{name} is not ready: {error.message}", action)
+
+
+def _ask_version(settings: Settings) -> str | None:
+    """The version of the gateway; None if what answers is not one, or nothing does. Raises ToolscriptError."""
+    index = send_to_gateway(settings, "/")
+    is_gateway = isinstance(index, dict) and index.get("name") == "Toolscript"
+    return str(index["version"]) if is_gateway else None
 
 
 def _inspect_port(settings: Settings) -> Iterator[DoctorFinding]:
@@ -78,8 +84,6 @@ def _inspect_port(settings: Settings) -> Iterator[DoctorFinding]:
 def is_gateway_usable(settings: Settings) -> bool:
     """Whether a gateway answers that knows the states of the servers."""
     try:
-        return (settings.gateway_url or read_announcement(settings.data)) is not None and (
-            send_to_gateway(settings, "/health") is not None
-        )
+        return _ask_version(settings) is not None
     except ToolscriptError:
         return False

@@ -34,7 +34,7 @@ def read_settings_with_findings(flags: Mapping[str, Any]) -> tuple[Settings, lis
             else:
                 flags = {}
     try:
-        assert settings.data  # noqa: S101  (its home folder may be that of an unknown user)
+        settings.data.absolute()  # its home folder may be that of an unknown user
     except Invalid as error:
         findings.append(DoctorFinding("settings", Level.ERROR, error.message))
         settings = Settings()
