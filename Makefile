@@ -62,7 +62,7 @@ $(VENV)/.inspector: $(TOOLCHAIN)/inspector/package.json $(TOOLCHAIN)/inspector/p
 	$(BIN)/npm ci --prefix $(VENV)/inspector --ignore-scripts >/dev/null
 	@touch $@
 
-# Claude Code, Codex and opencode: 1.2 GB, so only for `make test-all`. Their own programs are started, without the scripts
+# MCP clients of other makers: 1.7 GB, so only for `make test-all`. Their own programs are started, without the scripts
 # that would link them.
 $(VENV)/.clients: $(TOOLCHAIN)/clients/package.json $(TOOLCHAIN)/clients/package-lock.json | $(VENV)/.dev
 	@mkdir -p $(VENV)/clients
