@@ -97,3 +97,30 @@ async def test_a_long_message_is_read_in_a_thread_where_others_get_their_turn(mo
     assert received == [{}, values]
     main = threading.current_thread().name
     assert [(name == main, is_slow) for name, is_slow in parsed] == [(True, False), (False, True), (False, True)]
+
+
+@pytest.mark.req("G-02", "A-05")
+@pytest.mark.parametrize(
+    ("log", "line"),
+    [
+        ("", ""),
+        ("starting\nno key\n\n", "no key"),
+        ("Traceback (most recent call last):\n  ...\nValueError: no key\n", "ValueError: no key"),
+        (
+            "Error: no key\n    at open (a.js:3) {\n  code: 'X'\n}\n\nNode.js v16.20.2\n",
+            "Error: no key (Node.js v16.20.2)",
+        ),
+        ("Node.js v16.20.2\n", "Node.js v16.20.2"),
+        (
+            "npm error code E404\nnpm error 404 Not Found - GET https://r/x\nnpm error 404 Note that\n"
+            "npm error A complete log of this run can be found in: /x\n",
+            "npm error 404 Not Found - GET https://r/x",
+        ),
+        (
+            "npm ERR! A complete log of this run can be found in:\n",
+            "npm ERR! A complete log of this run can be found in:",
+        ),
+    ],
+)
+def test_the_decisive_line_is_above_the_trailers_of_node_and_npm(log: str, line: str) -> None:
+    assert stdio.find_decisive_line(log) == line
