@@ -69,6 +69,17 @@ def test_an_empty_machine_is_well_and_stays_empty(tmp_path: Path) -> None:
         assert f"\n{title} " in f"\n{shown}"
 
 
+def test_a_user_without_a_home_folder_gets_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "expanduser", refuse)
+    monkeypatch.setattr(Path, "home", refuse)
+    shown = invoke(code=3).stdout
+    assert "Could not determine home directory" in shown
+    assert "Package " in shown
+
+
 def test_a_broken_configuration_hides_nothing_else() -> None:
     Path(".toolscript.json").write_text('{"mcpServers": {"a": {"comand": "x"},\n "b": {"url": "nowhere"}}}')
     problems = [each["text"] for each in find("configuration", 3, "error")]
@@ -163,7 +174,7 @@ def test_a_port_that_another_program_has_is_named(monkeypatch: pytest.MonkeyPatc
 def test_a_gateway_elsewhere_that_does_not_answer_is_named() -> None:
     response = json.loads(invoke("--json", "--gateway", f"http://127.0.0.1:{find_free_port()}", code=3).stdout)
     (finding,) = [each for each in response["findings"] if each["area"] == "gateway"]
-    assert "does not answer" in finding["text"]
+    assert "cannot be asked" in finding["text"]
 
 
 def test_an_index_that_another_process_holds_or_that_is_damaged_is_named(small_folder: Path) -> None:

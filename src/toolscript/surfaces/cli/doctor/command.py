@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 import click
 
 from toolscript.domain.errors import ToolscriptError
+from toolscript.settings import Settings
 from toolscript.surfaces.cli.doctor.clients import inspect_clients
 from toolscript.surfaces.cli.doctor.data_folder import inspect_folder
 from toolscript.surfaces.cli.doctor.findings import DoctorFinding, Level, build_doctor_response, show_findings
@@ -57,17 +58,20 @@ def _inspect_all(*, starts: bool) -> Iterator[DoctorFinding]:
     yield from _guard("index", lambda: inspect_index(settings))
     yield from _guard("model", lambda: inspect_model(settings))
     yield from _guard("gateway", lambda: inspect_gateway(settings))
-    choice, findings = inspect_configuration(settings)
-    yield from findings
-    asks_gateway = is_gateway_usable(settings)
-    yield from _guard("servers", lambda: inspect_servers(settings, choice, asks_gateway=asks_gateway, starts=starts))
+    yield from _guard("servers", lambda: _inspect_servers(settings, starts=starts))
     yield from _guard("clients", lambda: inspect_clients(settings))
     yield from _guard("network", inspect_network)
+
+
+def _inspect_servers(settings: Settings, *, starts: bool) -> Iterator[DoctorFinding]:
+    choice, findings = inspect_configuration(settings)
+    yield from findings
+    yield from inspect_servers(settings, choice, asks_gateway=is_gateway_usable(settings), starts=starts)
 
 
 def _guard(area: str, inspect: Callable[[], Iterable[DoctorFinding]]) -> Iterator[DoctorFinding]:
     """The findings; a check that fails itself is one, and hinders no other."""
     try:
         yield from inspect()
-    except (ToolscriptError, OSError) as error:
+    except (ToolscriptError, OSError, RuntimeError) as error:  # the last one where a user has no home folder
         yield DoctorFinding(area, Level.ERROR, f"cannot be looked at: {error}")

@@ -42,7 +42,7 @@ def _inspect_running(settings: Settings, name: str) -> Iterator[DoctorFinding]:
         audit = send_to_gateway(settings, "/health").get("audit")
     except ToolscriptError as error:
         action = "correct --gateway or TOOLSCRIPT_GATEWAY_URL, or start it there" if settings.gateway_url else RESTART
-        yield DoctorFinding("gateway", Level.ERROR, f"{name} does not answer: {error.message}", action)
+        yield DoctorFinding("gateway", Level.ERROR, f"{name} cannot be asked: {error.message}", action)
         return
     if version != __version__:
         text = f"{name} is version {version}, and this command is {__version__}"
