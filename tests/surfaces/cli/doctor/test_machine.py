@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.fixtures.limits import set_limits
 from tests.servers.processes import find_free_port
 from toolscript.app.inspection import list_network_variables
 from toolscript.settings import DEFAULT_MODEL
@@ -162,7 +163,7 @@ def test_a_file_in_place_of_the_folder_a_damaged_record_and_a_full_disk_are_name
 
 
 def test_a_port_that_another_program_has_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolscript.surfaces.cli.client.port_owner.TIMEOUT_SECONDS", 0.1)
+    set_limits(monkeypatch, port_owner=0.1)
     with socket.create_server(("127.0.0.1", 0)) as other:
         monkeypatch.setenv("TOOLSCRIPT_PORT", str(other.getsockname()[1]))
         (finding,) = find("gateway", 3, "error")
