@@ -113,7 +113,7 @@ vendor: $(VENV)/.servers  ## Renew the console's copies of Preact and htm from t
 	sed -e '/sourceMappingURL/d' -e 's#from"preact"#from"./preact.js"#' $(MODULES)/preact/hooks/dist/hooks.mjs > $(VENDOR)/hooks.js
 	cp $(MODULES)/htm/dist/htm.mjs $(VENDOR)/htm.js
 
-docs: $(VENV)/.dev  ## Write the generated reference pages
+docs: $(VENV)/.dev  ## Write the generated reference pages, and how old the benchmarks are
 	$(BIN)/python -m docs.generate
 
 SETS ?=

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
+from benchmarks.builds import mark_builds
 from benchmarks.timing import Table
 
 OPENING, CLOSING = "<!-- generated: speed -->", "<!-- end: speed -->"
@@ -36,7 +37,9 @@ make bench
 
 does what `python -m benchmarks` does in the project's environment: it measures everything and writes this part of
 the page. `--only index,fusion` measures some sections and leaves the others as they are, as well as figures of
-another processor; `--quick` uses small sizes and prints the tables instead."""
+another processor; `--quick` uses small sizes and prints the tables instead. Each section names the commit that was
+measured; the oldest ones, which did not note it, name the one that published their figures. It also writes how many
+commits ago that was, and marks sections whose code has changed since; `make docs` renews these marks."""
 
 
 def build_section(tables: Sequence[Table], *, quick: bool) -> str:
@@ -57,9 +60,8 @@ def write(file: Path, sections: Mapping[str, str], order: Sequence[str]) -> None
         figures.setdefault(title, {})[platform.machine()] = text
     parts = [f"### {title}\n\n" + "\n\n".join(figures[title].values()) for title in order if title in figures]
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(
-        f"{before}{OPENING}\n" + "\n\n".join([HOW_TO_READ, *parts]) + f"\n{CLOSING}{after}", encoding="utf-8"
-    )
+    text = f"{before}{OPENING}\n" + "\n\n".join([HOW_TO_READ, *parts]) + f"\n{CLOSING}{after}"
+    file.write_text(mark_builds(text), encoding="utf-8")
 
 
 def _read_figures(generated: str) -> dict[str, dict[str, str]]:

@@ -1,4 +1,5 @@
-"""Generates the reference pages from the code. A test checks that they are current: run `make docs`."""
+"""Generates the reference pages from the code. A test checks that they are current: run `make docs`. Also writes how
+old the figures in docs/benchmarks.md are, which no test checks: it changes with every commit."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from typing import Any
 
 import click
 
+from benchmarks.builds import mark_builds
 from toolscript.domain.search import SearchPart
 from toolscript.settings import Settings, get_rule, get_variable
 from toolscript.surfaces.cli.main import run
@@ -25,6 +27,7 @@ from toolscript.surfaces.mcp.early_answers import VERSIONS, collect_default_answ
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "docs" / "reference"
+BENCHMARKS = ROOT / "docs" / "benchmarks.md"
 # What `toolscript mcp` answers at its first start ever.
 EARLY_ANSWERS = ROOT / "src" / "toolscript" / "data" / "early_answers"
 
@@ -248,6 +251,7 @@ def main() -> None:
         (REFERENCE / name).write_text(page(), encoding="utf-8")
     for version in VERSIONS:
         (EARLY_ANSWERS / version).write_bytes(format_answers(asyncio.run(collect_default_answers(version))))
+    BENCHMARKS.write_text(mark_builds(BENCHMARKS.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":
