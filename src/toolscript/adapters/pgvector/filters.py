@@ -7,6 +7,7 @@ import json
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from toolscript.domain.filters import Condition, Filter, Op, Subset, is_number, parse_moment
@@ -51,6 +52,7 @@ def select_fields(fields: Sequence[str] | None) -> Sql:
     return f"coalesce({selected}, '{{}}')", [[str(f) for f in fields]]
 
 
+@lru_cache(maxsize=2**15)  # searches through skills name the same thousands of tools, at 2 µs each
 def derive_key(point_id: str) -> uuid.UUID:
     """The primary key of a row: ids may be longer than an index of PostgreSQL takes."""
     return uuid.UUID(bytes=hashlib.blake2b(point_id.encode("utf-8", "surrogatepass"), digest_size=16).digest())
@@ -61,8 +63,14 @@ def to_microseconds(instant: datetime) -> int:
     return (instant - _EPOCH) // timedelta(microseconds=1)
 
 
+@lru_cache(maxsize=8)  # both rankings of a search have the same subset
+def _format_keys(ids: frozenset[str]) -> str:
+    """The keys as a text: the driver takes 5 ms for a list of 1 800 keys."""
+    return f"{{{','.join([derive_key(each).hex for each in ids])}}}"
+
+
 def _subset(subset: Subset) -> Sql:
-    ids: Sql = "key = ANY(%s::uuid[])", [[derive_key(each) for each in subset.ids]]
+    ids: Sql = "key = ANY(%s::uuid[])", [_format_keys(subset.ids)]
     named = _join(" OR ", [ids, *map(_condition, subset.conditions)])
     return _not(named) if subset.excluded else named
 
