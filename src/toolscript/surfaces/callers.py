@@ -10,6 +10,7 @@ import hmac
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from toolscript.app.access import is_local_token, may_bypass
 from toolscript.app.app import App
@@ -213,6 +214,7 @@ def find_user(grant: Grant) -> str:
     return "" if grant.caller in {None, OPERATOR, OWNER_NAME} else str(grant.caller)
 
 
+@lru_cache(maxsize=1024)  # each request asks three times, at 5 µs
 def get_client_key(address: str) -> str:
     """Returns the key that a client is counted by: its IPv4 address, or its IPv6 network of 64 bits, because one client
     has all of that. The address is the connection's, never a header's: the client could choose a header. All clients

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -37,6 +38,7 @@ OWN_SITES = frozenset({"", "none", "same-origin"})
 CREDENTIAL_HEADERS = frozenset({"authorization", "x-api-key"})
 
 
+@lru_cache(maxsize=64)  # each request asks four times, at 5 µs
 def is_loopback(host: str) -> bool:
     """Whether a name or address can only mean this machine."""
     try:
