@@ -8,14 +8,15 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from toolscript.domain.errors import Invalid
 
-Vector = NDArray[np.float32]
+if TYPE_CHECKING:  # 70 ms, and a command beside a gateway has no vectors
+    import numpy as np
+    from numpy.typing import NDArray
+
+Vector: TypeAlias = "NDArray[np.float32]"
 
 
 class FieldType(StrEnum):
@@ -102,6 +103,8 @@ SCORE_DIGITS = 6
 
 def round_scores(scores: Sequence[float]) -> NDArray[np.float64]:
     """The scores with SCORE_DIGITS digits; never a negative zero."""
+    import numpy as np
+
     return np.asarray(np.round(np.array(scores, np.float64), SCORE_DIGITS) + 0.0, np.float64)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,6 +27,17 @@ def toolscript(demo_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Toolscript
         return CliRunner().invoke(run, list(arguments))
 
     return invoke
+
+
+@pytest.mark.slow
+def test_a_search_beside_a_gateway_imports_no_numpy() -> None:
+    """It would take a quarter of the command's time, and a gateway has the vectors."""
+    code = (
+        "import sys, toolscript.surfaces.cli.commands.search, toolscript.domain.search\n"
+        "print(sorted({'numpy', 'fastapi', 'pydantic'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]"
 
 
 @pytest.mark.req("S-01", "S-05")
