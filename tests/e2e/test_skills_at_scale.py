@@ -181,6 +181,23 @@ async def test_a_long_request_finds_the_skill_of_one_of_its_needs(
     assert first.score > uncut.score + 0.1
 
 
+@pytest.mark.req("H-02")
+async def test_the_score_of_a_skill_says_how_likely_it_has_a_tool_for_the_request(tmp_path: Path) -> None:
+    async with open_catalogue(tmp_path) as app:
+        await app.sync.run(load_demo_items())
+
+        async def score_best(request: str) -> float:
+            return (await app.hierarchical_search.find_skills(request, threshold=0.0))[0].score
+
+        served = sorted([await score_best(query) for query, _ in load_demo_pairs()[:60]])
+        noise = [await score_best(text) for text in ("asdf qwer zxcv", "tell me a joke", "you are so funny haha")]
+    # Quarters at 0.62, 0.82 and 0.94, the highest 0.99; noise has 0.02 to 0.08.
+    assert max(noise) < 0.25
+    assert 0.65 < served[30] < 0.95
+    assert served[45] - served[15] > 0.1
+    assert served[-1] < 1.0
+
+
 def shorten(data: ToolSet) -> ToolSet:
     """The set with at most so many of its queries, none longer than a query may be."""
     step = max(1, -(-len(data.queries) // QUERIES))

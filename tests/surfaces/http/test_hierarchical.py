@@ -130,6 +130,13 @@ async def test_the_response_has_exactly_the_specified_format(http: httpx.AsyncCl
     assert set(metadata["skill_ids_used"]) <= {skill["id"] for skill in response["matched_skills"]}
 
 
+@pytest.mark.req("H-02", "H-06")
+async def test_ten_skills_are_returned_if_ten_are_requested_of_whatever_score(http: httpx.AsyncClient) -> None:
+    response = await search(http, skill_limit=10, skill_threshold=0)
+    assert len({skill["id"] for skill in response["matched_skills"]}) == 10
+    assert response["metadata"]["stage1_skill_count"] == 10
+
+
 async def test_defaults_are_as_documented(http: httpx.AsyncClient) -> None:
     explicit_fields = {
         "query": "read a file",
