@@ -101,7 +101,7 @@ def _run_fit(options: argparse.Namespace) -> None:
     from toolscript.retrieval.learned_ranking import LEARNED
     from toolscript.services.tools.hybrid_search import DEFAULT_THRESHOLD
     from training.fit import cross_validate, fit_curve, fit_noise, write_ranking
-    from training.judge import judge, read_catalogues
+    from training.judge import judge, read_catalogues, write_judged
 
     judged = judge(read_catalogues(options.sets, HERE / "requests", options.servers, options.catalogue), options.model)
     for name, each in judged.items():
@@ -109,6 +109,8 @@ def _run_fit(options: argparse.Namespace) -> None:
         print(f"{name}: {len(each)} requests, each by curves of other catalogues: {shares}")
     curves = {name: fit_curve(each) for name, each in judged.items()}
     write_ranking(options.out, LEARNED, curves, fit_noise(judged["hybrid"], curves["hybrid"]))
+    if options.judged:
+        write_judged(options.judged, judged["hybrid"])
     print(f"wrote {options.out}")
 
 
@@ -235,6 +237,7 @@ def _build_parser() -> argparse.ArgumentParser:
     for name in ("--catalogue", "--sets"):
         fit.add_argument(name, type=Path, nargs="+", default=[], help=SOURCES[name])
     fit.add_argument("--servers", type=Path, required=True, help="folder of the servers that requests/ names")
+    fit.add_argument("--judged", type=Path, help="file for the judgements of searches by meaning and words (.jsonl.gz)")
     fit.add_argument("--model", help="name or folder of a model; default: the packaged one")
     relevance.add_argument("--sets", type=Path, nargs="+", required=True, help="folders of judged documents")
     relevance.add_argument("--work", type=Path, help="data folder that keeps embedded documents; default: none is kept")

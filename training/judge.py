@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import json
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from toolscript.domain.deadline import Deadline
 from toolscript.domain.errors import Invalid
 from toolscript.domain.search import SearchReport
 from toolscript.evaluation.datasets import ToolSet, read_set
+from toolscript.retrieval.learned_ranking import Signals
 from toolscript.services.catalogue.demo import parse_item
 from toolscript.services.catalogue.visibility import View
 from toolscript.services.tools.hybrid_search import RULES
@@ -29,6 +32,7 @@ NEVER_SERVED = ("chat", "noise")
 SAMPLE = 150
 SECONDS = 60.0
 LARGE = "all tools"
+DIGITS = 4
 NOBODY: frozenset[str] = frozenset()
 
 
@@ -47,6 +51,18 @@ class Catalogue:
 def judge(catalogues: Iterable[Catalogue], model: str | None = None) -> dict[str, list[Judged]]:
     """The judgements for searches by meaning and words, and by words alone."""
     return asyncio.run(_judge(catalogues, model))
+
+
+def write_judged(path: Path, judged: Iterable[Judged]) -> None:
+    """Writes judgements, a line each: what was known of each answer, and whether it was right, without any text."""
+    rows = (asdict(each) | {"signals": [round(value, DIGITS) for value in each.signals]} for each in judged)
+    with gzip.GzipFile(path, "wb", mtime=0) as file:  # the same judgements give the same bytes
+        file.write("".join(json.dumps(row) + "\n" for row in rows).encode())
+
+
+def read_judged(path: Path) -> list[Judged]:
+    """The judgements of a file."""
+    return [Judged(**row | {"signals": Signals(*row["signals"])}) for row in read_rows([path])]
 
 
 def read_catalogues(
