@@ -11,8 +11,11 @@ from tests.fixtures.real_servers import load_real_tools
 from tests.unit.services.tools.test_hybrid_search import searching
 from toolscript.adapters.models.batching_embedder import BatchingEmbedder
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
+from toolscript.app.app import open_app
+from toolscript.domain.access import Caller
 from toolscript.domain.search import MAX_CLOSEST
 from toolscript.services.tools.hybrid_search import ToolSearch
+from toolscript.settings import load_settings
 
 pytestmark = [pytest.mark.slow, pytest.mark.req("S-01", "Q-06", "Q-07")]
 
@@ -67,3 +70,21 @@ async def test_the_answer_to_a_word_of_many_real_tools_does_not_depend_on_its_li
     for limit in (1, 3, 10):
         found = (await reference_servers.search("list", limit=limit, threshold=0)).hits
         assert [(hit.id, hit.confidence) for hit in found] == [(hit.id, hit.confidence) for hit in complete[:limit]]
+
+
+@pytest.mark.req("Q-08")
+async def test_use_of_a_real_server_raises_no_confidence_of_what_does_not_serve_a_request(
+    shared_data: Path, tmp_path: Path
+) -> None:
+    settings = load_settings(variables={}, data_dir=tmp_path / "data", index="memory:", quarantine="open")
+    async with open_app(settings) as app:
+        await app.sync.run(load_real_tools(shared_data, "modelcontextprotocol__server-filesystem"))
+        before = (await app.tool_search.search("delete the file old.txt", limit=20, threshold=0)).hits
+        tool = next(hit.id for hit in before if hit.name == "read_file")
+        for request in ("read the file notes.txt", "show me what is in old.txt", "open the file report.md"):
+            await app.feedback.mark(Caller(key="ada"), tool, request)
+        await app.feedback.apply()
+        after = (await app.tool_search.search("delete the file old.txt", limit=20, threshold=0)).hits
+        steps = await app.snapshots.current().steps()
+    assert steps[tool].vector is not None
+    assert {hit.id: hit.confidence for hit in after} == {hit.id: hit.confidence for hit in before}
