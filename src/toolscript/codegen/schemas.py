@@ -211,14 +211,11 @@ class _SchemaReader:
             if self._left < 0:
                 return shapes.Record(tuple(fields.values()), shapes.UNKNOWN)
             if _is_writable(name):
-                fields[name] = self._field(name, part, depth, is_required=name in required)
+                description, form = _text(part, "description"), _text(part, "format")
+                self._left -= shapes.count_text(name, description, form)
+                shape = self._shape(part, depth + 1)
+                fields[name] = shapes.Field(name, shape, name in required, description, form or None, _default(part))
         return shapes.Record(tuple(fields.values()), self._extra(schema, depth))
-
-    def _field(self, name: str, schema: object, depth: int, *, is_required: bool) -> shapes.Field:
-        description, form = _text(schema, "description"), _text(schema, "format")
-        self._left -= shapes.count_text(name, description, form)
-        shape = self._shape(schema, depth + 1)
-        return shapes.Field(name, shape, is_required, description, form or None, _default(schema))
 
     def _extra(self, schema: Mapping[str, object], depth: int) -> shapes.Shape | None:
         patterns = schema.get("patternProperties")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,18 +54,8 @@ def list_client_files(
         applications = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
     claude_code = Path(environment.get("CLAUDE_CONFIG_DIR") or home)
     editors = [applications / name / "User" for name in ("Code", "Code - Insiders")]
-    files = [
-        *_list_user_files(home, applications, claude_code, editors),
-        *_list_terminal_files(home, environment, platform, applications),
-        *_list_project_files(folder),
-    ]
-    first = {each.file: each for each in reversed(files)}  # in the home folder, Cursor's file is both
-    return tuple(each for each in files if first[each.file] is each)
-
-
-def _list_user_files(home: Path, applications: Path, claude_code: Path, editors: Sequence[Path]) -> list[ClientFile]:
     cline = Path("globalStorage", "saoudrizwan.claude-dev", "settings", "cline_mcp_settings.json")
-    return [
+    files = [
         ClientFile("claude-desktop", applications / "Claude" / "claude_desktop_config.json"),
         ClientFile("claude-code", claude_code / ".claude.json"),
         ClientFile("cursor", home / ".cursor" / "mcp.json"),
@@ -75,7 +65,20 @@ def _list_user_files(home: Path, applications: Path, claude_code: Path, editors:
         *(ClientFile("cline", editor / cline) for editor in editors),
         ClientFile("kiro", home / ".kiro" / "settings" / "mcp.json"),
         ClientFile("junie", home / ".junie" / "mcp" / "mcp.json"),
+        *_list_terminal_files(home, environment, platform, applications),
+        ClientFile("claude-code", folder / ".mcp.json", project=folder),
+        ClientFile("cursor", folder / ".cursor" / "mcp.json", project=folder),
+        ClientFile("vscode", folder / ".vscode" / "mcp.json", ("servers",), project=folder),
+        ClientFile("codex", folder / ".codex" / "config.toml", ("mcp_servers",), project=folder),
+        ClientFile("gemini", folder / ".gemini" / "settings.json", project=folder),
+        ClientFile("copilot", folder / ".github" / "mcp.json", project=folder),
+        *(ClientFile("opencode", folder / name, ("mcp",), project=folder) for name in OPENCODE_FILES),
+        ClientFile("zed", folder / ".zed" / "settings.json", ZED, project=folder),
+        ClientFile("kiro", folder / ".kiro" / "settings" / "mcp.json", project=folder),
+        ClientFile("junie", folder / ".junie" / "mcp" / "mcp.json", project=folder),
     ]
+    first = {each.file: each for each in reversed(files)}  # in the home folder, Cursor's file is both
+    return tuple(each for each in files if first[each.file] is each)
 
 
 def _list_terminal_files(
@@ -97,21 +100,6 @@ def _list_terminal_files(
         ClientFile("cline", cline / "data" / "settings" / "cline_mcp_settings.json"),
         ClientFile("goose", goose / "config.yaml", ("extensions",)),
         ClientFile("continue", Path(environment.get("CONTINUE_GLOBAL_DIR") or home / ".continue") / "config.yaml"),
-    ]
-
-
-def _list_project_files(folder: Path) -> list[ClientFile]:
-    return [
-        ClientFile("claude-code", folder / ".mcp.json", project=folder),
-        ClientFile("cursor", folder / ".cursor" / "mcp.json", project=folder),
-        ClientFile("vscode", folder / ".vscode" / "mcp.json", ("servers",), project=folder),
-        ClientFile("codex", folder / ".codex" / "config.toml", ("mcp_servers",), project=folder),
-        ClientFile("gemini", folder / ".gemini" / "settings.json", project=folder),
-        ClientFile("copilot", folder / ".github" / "mcp.json", project=folder),
-        *(ClientFile("opencode", folder / name, ("mcp",), project=folder) for name in OPENCODE_FILES),
-        ClientFile("zed", folder / ".zed" / "settings.json", ZED, project=folder),
-        ClientFile("kiro", folder / ".kiro" / "settings" / "mcp.json", project=folder),
-        ClientFile("junie", folder / ".junie" / "mcp" / "mcp.json", project=folder),
     ]
 
 

@@ -136,7 +136,8 @@ def assign_names(files: Sequence[FoundFile], target: JsoncNode | None) -> list[F
         if server.reason or server.spec is None:
             return server
         value = parse_jsonc(server.entry).root.to_python()
-        first = _clean_name(server.name)
+        plain = re.sub(r"[/,\x00-\x1f\x7f-\x9f\u2028\u2029]", "-", server.name)
+        first = re.sub("_{2,}", "_", plain)[:MAX_NAME_LENGTH].strip().rstrip("_ ") or "server"
         suffixes = ("" if n == 0 else f"-{client}" if n == 1 else f"-{client}-{n}" for n in count())
         names = (first[: MAX_NAME_LENGTH - len(suffix)] + suffix for suffix in suffixes)
         equal = (each for each, other in taken.items() if other == value and each.startswith(first))
@@ -145,12 +146,6 @@ def assign_names(files: Sequence[FoundFile], target: JsoncNode | None) -> list[F
         return replace(server, target=name, spec=replace(server.spec, name=name))
 
     return [replace(f, servers=tuple(assign(server, f.source.client) for server in f.servers)) for f in files]
-
-
-def _clean_name(name: str) -> str:
-    """The name as Toolscript's configuration allows it."""
-    plain = re.sub(r"[/,\x00-\x1f\x7f-\x9f\u2028\u2029]", "-", name)
-    return re.sub("_{2,}", "_", plain)[:MAX_NAME_LENGTH].strip().rstrip("_ ") or "server"
 
 
 def plan_changes(

@@ -109,7 +109,8 @@ class Conversation:
             self._requests[_key(number)] = request
             if not self.is_connected:
                 request.early = self._answer_early(request, message)
-            self._note_era(request, message)
+            if self._is_modern is None:
+                self._is_modern = request.method != "initialize" and VERSION_KEY in _read_meta(message)
         elif method is None and _is_id(number):
             self._pass_answer(message, line)
             return
@@ -207,10 +208,6 @@ class Conversation:
                 self._refuse(request, reason)
             else:
                 self._unsent.append((line, request))
-
-    def _note_era(self, request: Request, message: Mapping[str, Any]) -> None:
-        if self._is_modern is None:
-            self._is_modern = request.method != "initialize" and VERSION_KEY in _read_meta(message)
 
     def _answer_early(self, request: Request, message: Mapping[str, Any]) -> bytes | None:
         """Answers a request from what an earlier gateway has left, if that is possible; returns the answer."""

@@ -91,7 +91,9 @@ class DenoSandbox:
             try:
                 yield process
             finally:
-                self._stop_soon(process)
+                task = asyncio.create_task(process.stop())  # its end takes 10 ms
+                self._stopping.add(task)
+                task.add_done_callback(self._stopping.discard)
                 self._postpone_idle_end()
                 # Not before: the start of a process takes time from the program.
                 self._start_upkeep(self._start_spares())
@@ -105,12 +107,6 @@ class DenoSandbox:
                 self._spares.remove(spare)
                 return spare
         return await ProgramProcess.start(memory_bytes)
-
-    def _stop_soon(self, process: ProgramProcess) -> None:
-        """Ends the process without waiting 10 ms for its end."""
-        task = asyncio.create_task(process.stop())
-        self._stopping.add(task)
-        task.add_done_callback(self._stopping.discard)
 
     def _start_upkeep(self, work: Coroutine[Any, Any, None]) -> None:
         """Does that in the background, unless something of the kind goes on."""
@@ -208,7 +204,9 @@ class _ProgramRun:
                 case {"kind": "print", "text": text}:
                     self._host.take_output(text)
                 case {"kind": "call"}:
-                    self._start_call(message)
+                    task = asyncio.create_task(self._call(message["id"], message["name"], message["text"]))
+                    self._calls.add(task)
+                    task.add_done_callback(self._calls.discard)
                 case {"kind": "result", "text": text}:
                     return await self._read_value(text)
                 case {"kind": "limit", "limit": "output"}:
@@ -218,11 +216,6 @@ class _ProgramRun:
                     return ProgramOutcome(end, message=sentence)
                 case _:
                     return self._explain_error(message)
-
-    def _start_call(self, message: dict[str, Any]) -> None:
-        task = asyncio.create_task(self._call(message["id"], message["name"], message["text"]))
-        self._calls.add(task)
-        task.add_done_callback(self._calls.discard)
 
     async def _call(self, number: int, function: str, text: str) -> None:
         try:

@@ -113,7 +113,9 @@ class WorkerChecker:
 
     def _give_up(self, digest: str, content: str) -> TimedOut:
         if len(content) <= MAX_SMALL_CHARACTERS:
-            self._pause(digest)
+            now = time.monotonic()
+            self._paused_until = {d: until for d, until in self._paused_until.items() if until > now}
+            self._paused_until[digest] = now + PAUSE_SECONDS
         return TimedOut(f"the check took longer than {self._seconds:g} s")
 
     async def _get_worker(self) -> Process:
@@ -137,11 +139,6 @@ class WorkerChecker:
     def _refuse_paused(self, digest: str) -> None:
         if self._paused_until.get(digest, 0.0) > time.monotonic():
             raise TimedOut("its schema took too long to check a moment ago")
-
-    def _pause(self, digest: str) -> None:
-        now = time.monotonic()
-        self._paused_until = {d: until for d, until in self._paused_until.items() if until > now}
-        self._paused_until[digest] = now + PAUSE_SECONDS
 
 
 async def _start_ready() -> Process:

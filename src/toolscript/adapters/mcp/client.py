@@ -111,7 +111,12 @@ class McpServers:
         await _initialize(session, connection)
         if session.protocol_version in MODERN_PROTOCOL_VERSIONS:
             channel.modern = True
-            await _subscribe(stack, session)
+            try:
+                await stack.enter_async_context(
+                    listen(session, tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True)
+                )
+            except (MCPError, RuntimeError) as error:
+                log.info("no_change_notices", extra={"reason": str(error)})
         request_messages(stack, session)
         return McpServer(spec, session, channel, connection)
 
@@ -476,15 +481,6 @@ async def _initialize(session: ClientSession, connection: _Connection) -> None:
             await session.discover()
         except (MCPError, RuntimeError, ValueError):  # ValueError: its answer is no discovery
             raise refused from None
-
-
-async def _subscribe(stack: AsyncExitStack, session: ClientSession) -> None:
-    try:
-        await stack.enter_async_context(
-            listen(session, tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True)
-        )
-    except (MCPError, RuntimeError) as error:
-        log.info("no_change_notices", extra={"reason": str(error)})
 
 
 async def _log_transport_fault(fault: Exception) -> None:

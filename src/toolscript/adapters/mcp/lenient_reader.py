@@ -57,7 +57,9 @@ def make_acceptable(method: str, raw: dict[str, Any], known_versions: Sequence[s
     if method in LISTS:
         tools = _only_dicts(raw.get("tools"))[:MAX_ITEMS] if method == "tools/list" and modern else []
         kept = [_reduce_tool(tool) for tool in tools if isinstance(tool.get("name"), str)]
-        return {**_keep_page_fields(raw), LISTS[method]: kept}
+        cursor = raw.get("nextCursor")
+        page = {"nextCursor": cursor} if isinstance(cursor, str) and cursor else {}
+        return {**_keep_common_fields(raw), **page, LISTS[method]: kept}
     if method in _RESULT_KEYS:
         return {**_keep_common_fields(raw), _RESULT_KEYS[method]: []}
     return raw
@@ -126,12 +128,6 @@ def find_secrets(spec: ServerSpec) -> set[str]:
     return {form for form in forms if len(form) >= MIN_SECRET_LENGTH}
 
 
-def _keep_page_fields(raw: Mapping[str, Any]) -> dict[str, Any]:
-    cursor = raw.get("nextCursor")
-    page = {"nextCursor": cursor} if isinstance(cursor, str) and cursor else {}
-    return _keep_common_fields(raw) | page
-
-
 def _keep_common_fields(raw: Mapping[str, Any]) -> dict[str, Any]:
     kept = {k: raw[k] for k in ("ttlMs", "cacheScope") if k in raw}
     return {**kept, "resultType": "complete"} if "resultType" in raw else kept
@@ -177,6 +173,10 @@ def _read_item(server: str, method: str, raw: Mapping[str, Any], problems: list[
     if kind is ItemType.RESOURCE and not isinstance(uri, str):
         problems.append(f"resource {name!r} has no URI and was left out")
         return None
+    annotations = raw.get("annotations")
+    kept: dict[str, Any] = dict(annotations) if isinstance(annotations, dict) else {}
+    if method.startswith("resources/"):
+        kept |= {k: raw[k] for k in ("uri", "uriTemplate", "mimeType") if isinstance(raw.get(k), str)}
     return Item(
         server=server,
         name=name,
@@ -185,7 +185,7 @@ def _read_item(server: str, method: str, raw: Mapping[str, Any], problems: list[
         title=title if isinstance(title, str) and title else None,
         input_schema=_read_input_schema(method, raw, problems),
         output_schema=_check_schema(raw.get("outputSchema"), f"the output schema of {name!r}", problems),
-        annotations=_read_annotations(method, raw),
+        annotations=kept or None,
         definition=None if kind is ItemType.TOOL else _read_definition(kind, raw, problems),
     )
 
@@ -223,14 +223,6 @@ def _read_input_schema(method: str, raw: Mapping[str, Any], problems: list[str])
         case _:
             return {"type": "object", "properties": {}}
     return {"type": "object", "properties": properties, "required": required}
-
-
-def _read_annotations(method: str, raw: Mapping[str, Any]) -> dict[str, Any] | None:
-    annotations = raw.get("annotations")
-    kept: dict[str, Any] = dict(annotations) if isinstance(annotations, dict) else {}
-    if method.startswith("resources/"):
-        kept |= {k: raw[k] for k in ("uri", "uriTemplate", "mimeType") if isinstance(raw.get(k), str)}
-    return kept or None
 
 
 def _check_schema(value: Any, what: str, problems: list[str]) -> dict[str, Any] | None:

@@ -72,7 +72,10 @@ class QueuedSink:
                 if self._closing.is_set():
                     self.dropped += 1
                     return
-                self._start()
+                if self._thread is None:
+                    thread = threading.Thread(target=self._run, name="events", daemon=True)
+                    thread.start()
+                    self._thread = thread
                 if len(self._waiting) == self._waiting.maxlen:
                     self.dropped += 1
                 self._waiting.append(text.encode("utf-8", "replace"))
@@ -92,12 +95,6 @@ class QueuedSink:
         with self._changed:
             self.dropped += len(self._waiting)
             self._waiting.clear()
-
-    def _start(self) -> None:
-        if self._thread is None:
-            thread = threading.Thread(target=self._run, name="events", daemon=True)
-            thread.start()
-            self._thread = thread
 
     def _run(self) -> None:
         while batch := self._next():

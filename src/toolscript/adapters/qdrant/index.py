@@ -174,7 +174,9 @@ class QdrantIndex(VectorIndex):
         conditions = self._translate(collection, where)
         while True:
             found = await collection.query(query, using, conditions, wanted, payload)
-            end = _find_end(found, limit)
+            # More than the limit, where further points score like the last of them.
+            last = found[limit - 1].score if limit < len(found) else None
+            end = next((n for n in range(limit, len(found)) if found[n].score != last), len(found))
             if end < len(found) or len(found) < wanted:
                 return sort_candidates(collection.to_candidates(found[:end], payload))[:limit]
             wanted *= 2
@@ -197,10 +199,3 @@ class QdrantIndex(VectorIndex):
 def select_payload(fields: Fields) -> Selection:
     """The whole payload, or the id and the named fields."""
     return True if fields is None else [ID_FIELD, *map(field_path, fields)]
-
-
-def _find_end(found: Sequence[Any], limit: int) -> int:
-    """The number of points that may be among the best `limit`: more, where further points score like the last of
-    them."""
-    last = found[limit - 1].score if limit < len(found) else None
-    return next((n for n in range(limit, len(found)) if found[n].score != last), len(found))

@@ -20,12 +20,15 @@ async def start_worker(module: str, *arguments: str, stdin: IO[bytes] | int = PI
     """Starts `main()` of a module in another process, with its standard output as a pipe and nothing of our own
     environment: it may hold API keys."""
     code = f"from {module} import main; main()"
+    # Only what Python needs to find the code.
+    paths = [str(Path(toolscript.__file__).parents[1]), *(each for each in sys.path if each)]
+    kept = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-S", "-P", "-B", "-c", code, *arguments),
         stdin=stdin,
         stdout=PIPE,
         stderr=DEVNULL,
-        env=_minimal_environment(),
+        env={**kept, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)), "PYTHONUTF8": "1"},
     )
 
 
@@ -59,10 +62,3 @@ async def close_stdin(process: Process) -> None:
 def describe_exit(code: int) -> str:
     """`exited with code 3` or `killed by SIGSEGV`."""
     return f"exited with code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
-
-
-def _minimal_environment() -> dict[str, str]:
-    """Only what Python needs to find the code."""
-    paths = [str(Path(toolscript.__file__).parents[1]), *(each for each in sys.path if each)]
-    kept = {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}
-    return {**kept, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)), "PYTHONUTF8": "1"}

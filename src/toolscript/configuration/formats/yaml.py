@@ -42,7 +42,7 @@ class YamlFormat:
 
     def remove(self, text: str, path: KeyPath) -> str:
         node = self.parse(text).root.find(*path)
-        if node is None or node.parent is None or _is_in_one_line(text, node.parent):
+        if node is None or node.parent is None or text[node.parent.start] in "{[":
             return text
         if node.parent.value == {node.name: node} and node.parent.parent:
             empty = " []" if node.parent.name == NAMED_LIST else " {}"
@@ -130,10 +130,6 @@ class _TreeBuilder:
 def _find_name(source: yaml.Node) -> str:
     pairs = source.value if isinstance(source, yaml.MappingNode) else []
     return next((str(each.value) for key, each in pairs if key.value == "name"), "")
-
-
-def _is_in_one_line(text: str, node: JsoncNode) -> bool:
-    return text[node.start : node.start + 1] in {"{", "["}
 
 
 def _find_line(text: str, position: int) -> int:

@@ -68,7 +68,7 @@ class Names:
         otherwise it is another name: `get_user` is not `set_user`. So is the name that the words of the `corrected`
         query are, stop words left out: `reed a fil`.
         """
-        parts = [query.strip(), *_identifiers(query)]
+        parts = [query.strip(), *(part for part in _IDENTIFIER.findall(query) if _JOINED.search(part))]
         keys = {_build_key(part) for part in parts} - {""}
         parts += find_mentions(query, _build_key, self._by_key, self._is_rare)
         exact = frozenset(i for key in map(_build_key, parts) for i in self._by_key.get(key, ()))
@@ -131,7 +131,3 @@ def _letters(keys: Sequence[str]) -> NDArray[np.int8]:
 
 def _build_key(text: str) -> str:
     return "".join(words(text))[:MAX_CHARACTERS]
-
-
-def _identifiers(query: str) -> list[str]:
-    return [part for part in _IDENTIFIER.findall(query) if _JOINED.search(part)]

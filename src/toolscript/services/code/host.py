@@ -167,7 +167,13 @@ class RunHost:
         tool_id = _get_text(arguments, "tool_id")
         given = arguments.get("arguments")
         if not self._caller.may_change:
-            _require_read_only(await self._services.call_tool.describe(tool_id))
+            item = await self._services.call_tool.describe(tool_id)
+            if not item.is_read_only:
+                raise Forbidden(
+                    f"{item.id} may change something, and this workflow is read-only, because all tools that its "
+                    "program named were so when it was saved: name the tool in the program, and save it again",
+                    details={"tool": item.id},
+                )
         result = await self._services.call_tool.call(
             tool_id, {} if given is None else given, relay=self._build_relay(tool_id)
         )
@@ -277,16 +283,6 @@ def count_waiting_programs() -> int:
 def get_value(result: CallResult) -> Any:
     """What a call returns to a program, as to a generated client: the structured result, else the content."""
     return result.structured if result.structured is not None else {"content": list(result.content)}
-
-
-def _require_read_only(item: Item) -> None:
-    """Raises Forbidden."""
-    if not item.is_read_only:
-        raise Forbidden(
-            f"{item.id} may change something, and this workflow is read-only, because all tools that its program named "
-            "were so when it was saved: name the tool in the program, and save it again",
-            details={"tool": item.id},
-        )
 
 
 def _describe(item: Item, call: str) -> dict[str, Any]:

@@ -123,7 +123,8 @@ class Workflows:
         saved = replace(workflow, saved_at=self._clock(), saved_by=current_request().caller_name or "owner")
         await self._store.save(saved)
         await self._update_catalogue()
-        return SavedWorkflow(saved, await self._find_quarantine(saved))
+        waiting = await self._quarantine.list_waiting(SERVER_NAME)
+        return SavedWorkflow(saved, next((pin.reason for pin in waiting if pin.item_id == saved.item.id), ""))
 
     async def list_servers(self, language: Language, source: str) -> set[str]:
         """The servers of the tools that a program names, and the servers that the workflows among them name."""
@@ -229,10 +230,6 @@ class Workflows:
             log.warning("workflows_not_in_the_catalogue_yet", extra={"reason": error.message})
         for watcher in self._watchers:
             watcher()
-
-    async def _find_quarantine(self, workflow: Workflow) -> str:
-        waiting = await self._quarantine.list_waiting(SERVER_NAME)
-        return next((pin.reason for pin in waiting if pin.item_id == workflow.item.id), "")
 
 
 def require_own_server(servers: Iterable[ServerSpec | ServerStatus]) -> None:

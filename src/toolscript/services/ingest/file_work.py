@@ -75,7 +75,9 @@ class IngestFile:
             return
         content = await self._store.read_content(file.job_id, file.number)
         with tempfile.TemporaryDirectory(prefix="toolscript-") as folder:
-            copy = Path(folder, _name_copy(PurePosixPath(file.name)))
+            name = PurePosixPath(file.name)
+            ending = find_ending(name) or name.suffix
+            copy = Path(folder, name.name.removesuffix(ending).replace("\0", "")[:MAX_NAME_CHARACTERS] + ending)
             await asyncio.to_thread(copy.write_bytes, content)
             yield copy
 
@@ -109,12 +111,6 @@ class IngestFile:
             warnings=_shorten(result.warnings),
         )
         return outcome, {result.source.id: str(result.source.metadata[DIGEST])}
-
-
-def _name_copy(name: PurePosixPath) -> str:
-    """The name of an uploaded file, short enough for every file system, with its ending."""
-    ending = find_ending(name) or name.suffix
-    return name.name.removesuffix(ending).replace("\0", "")[:MAX_NAME_CHARACTERS] + ending
 
 
 def _require_unchanged(job: Job, file: JobFile) -> None:

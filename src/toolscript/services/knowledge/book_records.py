@@ -42,7 +42,8 @@ def bind_pages(name: str, pages: Sequence[tuple[str, Book]]) -> Book:
     for stem, page in pages:
         for block in page.blocks:
             own, section = block.position.chapter or page.title or stem, block.position.section
-            if _is_section_of(chapter, own):
+            above, below = _NUMBERED.match(chapter), _NUMBERED.match(own)
+            if above and below and not above[2] and below[2] and above[1] == below[1]:
                 own, section = chapter, section or own
             else:
                 chapter = own
@@ -121,11 +122,6 @@ def clean_names(value: object) -> list[str]:
     """The names of authors, each on one line; none when it is not a list."""
     several = value if isinstance(value, list | tuple) else ()
     return [name for each in several if (name := clean_line(each, MAX_NAME_CHARACTERS))][:MAX_AUTHORS]
-
-
-def _is_section_of(chapter: str, heading: str) -> bool:
-    above, below = _NUMBERED.match(chapter), _NUMBERED.match(heading)
-    return bool(above and below and not above[2] and below[2] and above[1] == below[1])
 
 
 def _clean(text: str) -> str:

@@ -112,7 +112,10 @@ class _Span:
             return self.hit
         content = own[0].content
         for chunk in own[1:]:
-            content = _append(content, chunk.content)
+            # Neighbouring chunks overlap: the beginning may repeat the end of the text.
+            sizes = range(min(len(content), len(chunk.content)), MIN_OVERLAP, -1)
+            repeated = next((size for size in sizes if content.endswith(chunk.content[:size])), 0)
+            content = content + chunk.content[repeated:] if repeated else f"{content}\n\n{chunk.content}"
         return replace(self.hit, content=content, position=own[0].position)
 
 
@@ -136,13 +139,6 @@ def _find_section(chunks: Sequence[Chunk], number: int) -> tuple[int, int]:
             size += len(chunks[edge].content)
             first, last = min(first, edge), max(last, edge)
     return first, last
-
-
-def _append(text: str, following: str) -> str:
-    """Appends a chunk, without its beginning where that repeats the end of the text: neighbouring chunks overlap."""
-    sizes = range(min(len(text), len(following)), MIN_OVERLAP, -1)
-    repeated = next((size for size in sizes if text.endswith(following[:size])), 0)
-    return text + following[repeated:] if repeated else f"{text}\n\n{following}"
 
 
 def _cut_runs(text: str) -> frozenset[tuple[str, ...]]:

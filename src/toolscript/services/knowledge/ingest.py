@@ -257,7 +257,11 @@ class IngestKnowledge:
                 source, chunks, [*extractions], _find_read_chunks(before, chunks, extractions), warnings
             )
             existing = (len(chunks), len(extractions))
-            is_kept = _is_same(before, source) and await self._writer.is_indexed(source_id, *existing)
+            is_kept = (
+                before is not None
+                and before.status != SourceStatus.INDEXING
+                and before.metadata.get(DIGEST) == source.metadata[DIGEST]
+            ) and await self._writer.is_indexed(source_id, *existing)
             if before is not None and is_kept:
                 update.source = before
             else:
@@ -383,15 +387,6 @@ def _merge_details(before: Any, about: SourceDetails) -> dict[str, Any]:
         "type": clean_line(known.get("type") if about.type is None else about.type, MAX_TYPE_CHARACTERS),
     }
     return {name: each for name, each in details.items() if each}
-
-
-def _is_same(before: Source | None, source: Source) -> bool:
-    """Whether the complete source is stored already."""
-    return (
-        before is not None
-        and before.status != SourceStatus.INDEXING
-        and before.metadata.get(DIGEST) == source.metadata[DIGEST]
-    )
 
 
 def _find_read_chunks(before: Source | None, chunks: Sequence[Chunk], extractions: Sequence[Extraction]) -> set[str]:

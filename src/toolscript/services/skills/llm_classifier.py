@@ -166,7 +166,11 @@ def _parse_answer(answer: Any, item: Item, ids: Sequence[str]) -> Classification
     best = sorted(((c, i) for i, c in sure.items() if c >= MIN_CONFIDENCE), key=lambda each: (-each[0], each[1]))
     if best:
         return Classification(tuple(Assignment(i, c, n == 0, Origin.LLM) for n, (c, i) in enumerate(best[:MAX_SKILLS])))
-    missing = _parse_suggestion(answer.get("missing"), item)
+    value = answer.get("missing")
+    given = value if isinstance(value, Mapping) else {}
+    name = one_line(given.get("name"), MAX_NAME_LENGTH)
+    description = one_line(given.get("description"), MAX_DESCRIPTION_LENGTH)
+    missing = Suggestion(name, description, source_item_id=item.id, examples=(item.name,)) if name else None
     if missing is None and answer["assignments"] and not sure:
         return None
     return Classification(missing=missing or suggest_skill(item))
@@ -179,11 +183,3 @@ def _parse_assignment(value: Any) -> tuple[str, float]:
     if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0 <= confidence <= 1:
         confidence = -1
     return skill_id if isinstance(skill_id, str) else "", float(confidence)
-
-
-def _parse_suggestion(value: Any, item: Item) -> Suggestion | None:
-    """The skill that the model says is missing, if it names one."""
-    given = value if isinstance(value, Mapping) else {}
-    name = one_line(given.get("name"), MAX_NAME_LENGTH)
-    description = one_line(given.get("description"), MAX_DESCRIPTION_LENGTH)
-    return Suggestion(name, description, source_item_id=item.id, examples=(item.name,)) if name else None

@@ -97,20 +97,16 @@ async def _handle_http_exception(request: Request, error: Any) -> JSONResponse:
         message = f"the request could not be parsed: {error.detail}"
         return JSONResponse(errors.Invalid(message).to_envelope(), status_code=BAD_REQUEST)
     if error.status_code == METHOD_NOT_ALLOWED:
-        allowed = _find_methods(request, error)
+        # The error has the methods of one route only.
+        matching = [route for route in request.app.state.routes if route.matches(request.scope)[0] is not Match.NONE]
+        methods = {method for route in matching for method in route.methods or ()}
+        allowed = sorted(methods | {*(error.headers or {}).get("Allow", "").split(", ")} - {""})
         message = f"{request.method} is not allowed for {request.url.path}: use {' or '.join(allowed)}"
         response = error_response(errors.MethodNotAllowed(message, details={"allowed": allowed}))
         response.headers["Allow"] = ", ".join(allowed)
         return response
     message = f"No such route: {request.method} {request.url.path}. GET /openapi.json lists all routes."
     return JSONResponse(errors.NotFound(message).to_envelope(), status_code=error.status_code)
-
-
-def _find_methods(request: Request, error: HTTPException) -> list[str]:
-    """The methods of all routes with this path. The error has the methods of one route only."""
-    matching = [route for route in request.app.state.routes if route.matches(request.scope)[0] is not Match.NONE]
-    methods = {method for route in matching for method in route.methods or ()}
-    return sorted(methods | {*(error.headers or {}).get("Allow", "").split(", ")} - {""})
 
 
 async def _handle_disconnect(_: Request, __: Exception) -> Response:

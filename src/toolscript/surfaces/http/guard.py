@@ -102,7 +102,10 @@ class Guard:
         if is_discovery_path(scope["path"]) and not self._is_local:
             return None  # on loopback, pages must not find out what runs on this machine
         for origin in (value.decode("latin-1") for name, value in scope["headers"] if name == b"origin"):
-            if not self._is_allowed_origin(origin, own):
+            address = _parse_address(origin)
+            if not address[0] or not (
+                address == own or origin.lower() in self._allowed_origins or address[0] in self._allowed_names
+            ):
                 return Forbidden(
                     f"pages of {origin!r} may not call this gateway: add the origin to TOOLSCRIPT_ALLOWED_ORIGINS",
                     details={"field": "Origin"},
@@ -179,13 +182,6 @@ class Guard:
             if not is_mcp or any(sent.values()) or not is_public:
                 raise
         return access.Grant(scopes=frozenset({access.Scope.KNOWLEDGE}))
-
-    def _is_allowed_origin(self, origin: str, own: Address) -> bool:
-        """Whether the page is the gateway's own, behind a proxy or not, or one that the settings allow."""
-        address = _parse_address(origin)
-        return bool(address[0]) and (
-            address == own or origin.lower() in self._allowed_origins or address[0] in self._allowed_names
-        )
 
     def _is_allowed(self, name: str) -> bool:
         """An address cannot be rebound by a name server, so off loopback every address is allowed."""

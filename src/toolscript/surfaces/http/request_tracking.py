@@ -58,7 +58,15 @@ class RequestTracking:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        request = _build_request(scope)
+        address = scope["client"][0] if scope.get("client") else None
+        sent: bytes = next((value.strip() for name, value in scope["headers"] if name == HEADER), b"")
+        request = RequestContext(
+            request_id=sent.decode("ascii") if _PRINTABLE.fullmatch(sent) else str(uuid4()),
+            client_address=address or UNKNOWN_CLIENT,
+            surface=_find_surface(scope),
+            scopes=NO_KEY.scopes,
+            share_holder=identify_holder(NO_KEY, address),
+        )
         with use_request(request):
             await self._answer(scope, receive, send, request.request_id or "")
 
@@ -105,23 +113,6 @@ class RequestTracking:
             fields = {"method": method, "route": route, "status": status, "ms": round(seconds * 1000, 1)}
             caller = current_request().caller_name
             log.info("request", extra=fields | ({"caller": caller} if caller else {}))
-
-
-def _build_request(scope: Scope) -> RequestContext:
-    """The context of a request whose key nobody has checked yet: it allows nothing."""
-    address = scope["client"][0] if scope.get("client") else None
-    return RequestContext(
-        request_id=_read_or_create_id(scope),
-        client_address=address or UNKNOWN_CLIENT,
-        surface=_find_surface(scope),
-        scopes=NO_KEY.scopes,
-        share_holder=identify_holder(NO_KEY, address),
-    )
-
-
-def _read_or_create_id(scope: Scope) -> str:
-    sent: bytes = next((value.strip() for name, value in scope["headers"] if name == HEADER), b"")
-    return sent.decode("ascii") if _PRINTABLE.fullmatch(sent) else str(uuid4())
 
 
 def _find_surface(scope: Scope) -> str:

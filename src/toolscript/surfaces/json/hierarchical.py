@@ -133,12 +133,27 @@ def build_hierarchical_response(
     results: HierarchicalResults, *, with_schemas: bool, find_state: FindState = find_no_state
 ) -> HierarchicalSearchResponse:
     """Builds the response of `POST /api/v1/search`."""
+    took = results.report.timings_ms
+    metadata: HierarchicalMetadataResponse = {
+        "strategy_used": results.strategy,
+        "skill_ids_used": None if results.skill_ids_used is None else list(results.skill_ids_used),
+        "stage1_skill_count": len(results.skills),
+        "stage2_candidate_count": results.candidates,
+        "final_count": len(results.tools),
+        "query_embedding_time_ms": round(took.get("embed", 0.0), 3),
+        "skill_search_time_ms": round(took.get("skill_search", 0.0), 3),
+        "tool_search_time_ms": round(took.get("tool_search", 0.0), 3),
+        "schema_load_time_ms": round(took.get("schema_load", 0.0), 3),
+        "total_time_ms": round(took.get("total", 0.0), 3),
+        "degraded": list(results.report.degraded),
+        "servers_starting": results.report.servers_starting,
+    }
     response: HierarchicalSearchResponse = {
         "query": results.query,
         "tools": [build_tool_hit(tool, with_schemas=with_schemas, find_state=find_state) for tool in results.tools],
         "closest": [_build_close(tool) for tool in results.closest],
         "matched_skills": [build_skill_hit(hit) for hit in results.skills],
-        "metadata": _build_metadata(results),
+        "metadata": omit_empty(metadata, "servers_starting"),
     }
     return omit_empty(response, "closest")
 
@@ -213,22 +228,3 @@ def build_sync_response(report: ResyncReport) -> SyncResponse:
         "refined": report.refined,
         "waiting": report.waiting,
     }
-
-
-def _build_metadata(results: HierarchicalResults) -> HierarchicalMetadataResponse:
-    took = results.report.timings_ms
-    metadata: HierarchicalMetadataResponse = {
-        "strategy_used": results.strategy,
-        "skill_ids_used": None if results.skill_ids_used is None else list(results.skill_ids_used),
-        "stage1_skill_count": len(results.skills),
-        "stage2_candidate_count": results.candidates,
-        "final_count": len(results.tools),
-        "query_embedding_time_ms": round(took.get("embed", 0.0), 3),
-        "skill_search_time_ms": round(took.get("skill_search", 0.0), 3),
-        "tool_search_time_ms": round(took.get("tool_search", 0.0), 3),
-        "schema_load_time_ms": round(took.get("schema_load", 0.0), 3),
-        "total_time_ms": round(took.get("total", 0.0), 3),
-        "degraded": list(results.report.degraded),
-        "servers_starting": results.report.servers_starting,
-    }
-    return omit_empty(metadata, "servers_starting")

@@ -13,7 +13,7 @@ from toolscript.surfaces.json.searches import NOTHING_RELEVANT, RELEVANCE, Optio
 
 if TYPE_CHECKING:
     from toolscript.domain.errors import Unavailable
-    from toolscript.domain.knowledge import Position, Source
+    from toolscript.domain.knowledge import Source
     from toolscript.services.knowledge.answers import KnowledgeAnswer
     from toolscript.services.knowledge.context import KnowledgeHit
     from toolscript.services.knowledge.search import KnowledgeResults
@@ -249,26 +249,22 @@ def _build_result(hit: KnowledgeHit) -> KnowledgeResultResponse:
 
 
 def _build_source(hit: KnowledgeHit) -> SourceResponse:
+    built: PositionResponse = {
+        "chapter": hit.position.chapter or None,
+        "section": hit.position.section or None,
+        "page": hit.position.page,
+    }
+    if hit.position.line is not None:
+        built["line"] = hit.position.line
     source: SourceResponse = {
         "source_id": hit.source_id,
         "chunk_id": hit.chunk_id,
         "title": hit.title,
         "authors": list(hit.authors),
         "date": hit.date or "",
-        "position": _build_position(hit.position),
+        "position": built,
     }
     return omit_empty(source, "date")
-
-
-def _build_position(position: Position) -> PositionResponse:
-    built: PositionResponse = {
-        "chapter": position.chapter or None,
-        "section": position.section or None,
-        "page": position.page,
-    }
-    if position.line is not None:
-        built["line"] = position.line
-    return built
 
 
 def parse_words(field: str, value: Any) -> tuple[str, ...] | None:

@@ -62,7 +62,14 @@ def add_subscriptions(server: Server[Any], open_stream: OpenStream, find_grant: 
     async def listen(context: Context, params: SubscriptionsListenRequestParams) -> SubscriptionsListenResult:
         if context.request_id is None:
             raise MCPError(INVALID_REQUEST, "subscriptions/listen needs a request id")
-        wanted = _read_filter(params.notifications, find_grant(context))
+        grant = find_grant(context)
+        may_search, may_call = Scope.SEARCH in grant.scopes, Scope.CALL in grant.scopes
+        wanted = ChangeFilter(
+            tools=(may_search or may_call) and params.notifications.tools_list_changed is True,
+            prompts=may_search and params.notifications.prompts_list_changed is True,
+            resources=may_search and params.notifications.resources_list_changed is True,
+            uris=tuple(dict.fromkeys(params.notifications.resource_subscriptions or ())) if may_call else (),
+        )
         try:
             async with open_stream(wanted) as stream:
                 return await _send_changes(context, stream)
@@ -170,15 +177,4 @@ def write_filter(honoured: ChangeFilter) -> SubscriptionFilter:
         prompts_list_changed=honoured.prompts or None,
         resources_list_changed=honoured.resources or None,
         resource_subscriptions=list(honoured.uris) or None,
-    )
-
-
-def _read_filter(wanted: SubscriptionFilter, grant: Grant) -> ChangeFilter:
-    """What of the wanted the key allows: lists with the scope to search, resources with the scope to call."""
-    may_search, may_call = Scope.SEARCH in grant.scopes, Scope.CALL in grant.scopes
-    return ChangeFilter(
-        tools=(may_search or may_call) and wanted.tools_list_changed is True,
-        prompts=may_search and wanted.prompts_list_changed is True,
-        resources=may_search and wanted.resources_list_changed is True,
-        uris=tuple(dict.fromkeys(wanted.resource_subscriptions or ())) if may_call else (),
     )

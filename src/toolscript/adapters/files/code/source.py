@@ -104,7 +104,7 @@ class _SourceFile:
 
     def _build_rest(self, region: _Region, first: int, end: int) -> Iterator[Part]:
         """Builds the parts of lines that belong to what a region defines."""
-        if self._has_words(first, end):
+        if any(any(map(str.isalnum, line)) for line in self.lines[first:end]):
             yield Heading(region.path, max(region.depth - 1, 0))
             yield from self._build_blocks(first, end, region.line)
 
@@ -161,7 +161,3 @@ class _SourceFile:
         """Rates the place above a line, best first: below a blank line, near the margin, far down."""
         line = self.lines[number]
         return bool(self.lines[number - 1].strip()), len(line) - len(line.lstrip()), -number
-
-    def _has_words(self, first: int, end: int) -> bool:
-        """Whether some lines are more than closing brackets."""
-        return any(any(map(str.isalnum, line)) for line in self.lines[first:end])

@@ -95,13 +95,18 @@ class _AsciidocReader:
                 paragraph.append("")
             elif item := _ITEM.match(line):
                 yield from _flush(paragraph)
-                paragraph = [_bullet(item[1]) + item[2]]
+                mark = item[1]
+                paragraph = [(f"{mark} " if mark[0].isdigit() else "- ") + item[2]]
             elif not paragraph and (term := _TERM.match(line)):
                 paragraph = [f"{term[1]}: {term[2] or ''}"]
             elif paragraph or not line.startswith(" "):
                 paragraph.append(line)
             else:
-                yield from make_block(self._take_literal(line), BlockKind.CODE)
+                taken = [line]
+                while self.place < len(self.lines) and self.lines[self.place].strip():
+                    taken.append(self.lines[self.place])
+                    self.place += 1
+                yield from make_block("\n".join(taken), BlockKind.CODE)
         yield from _flush(paragraph)
 
     def _read_line(self, line: str) -> tuple[bool, list[Part]]:
@@ -136,20 +141,9 @@ class _AsciidocReader:
         self.place += 1
         return list(self.lines[start : self.place - 1])
 
-    def _take_literal(self, first: str) -> str:
-        taken = [first]
-        while self.place < len(self.lines) and self.lines[self.place].strip():
-            taken.append(self.lines[self.place])
-            self.place += 1
-        return "\n".join(taken)
-
 
 def _flush(lines: Sequence[str]) -> list[Part]:
     return list(make_block(_plain("\n".join(lines))))
-
-
-def _bullet(mark: str) -> str:
-    return f"{mark} " if mark[0].isdigit() else "- "
 
 
 def _plain(text: str) -> str:

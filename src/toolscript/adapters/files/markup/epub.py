@@ -48,7 +48,11 @@ def read_epub(data: bytes) -> ParsedBook:
     """Parses an EPUB. Raises Invalid if the archive is not one."""
     archive = open_archive(data)
     package = _read_package(archive)
-    page_paths = _read_spine(package)
+    listed = (package.items.get(each.get("idref", "")) for each in package.root.iter("itemref"))
+    pages = [
+        item for item in listed if item is not None and item.get("media-type") in _PAGE_TYPES and not _is_nav(item)
+    ]
+    page_paths = list(dict.fromkeys(map(package.path, pages)))
     if not _find_encrypted(archive).isdisjoint(page_paths):
         raise Invalid("The file is copy-protected: its pages are encrypted. Use a copy without protection.")
     contents = _read_contents(archive, package)
@@ -70,15 +74,6 @@ def _read_package(archive: ZipFile) -> _Package:
         raise Invalid("The file is not an EPUB: its container names no package.")
     root = parse_xml(read_member(archive, path), path)
     return _Package(posixpath.dirname(path), root, {each.get("id", ""): each for each in root.iter("item")})
-
-
-def _read_spine(package: _Package) -> list[str]:
-    """Returns the paths of the pages in reading order, without the navigation page."""
-    listed = (package.items.get(each.get("idref", "")) for each in package.root.iter("itemref"))
-    pages = [
-        item for item in listed if item is not None and item.get("media-type") in _PAGE_TYPES and not _is_nav(item)
-    ]
-    return list(dict.fromkeys(map(package.path, pages)))
 
 
 def _find_encrypted(archive: ZipFile) -> set[str]:

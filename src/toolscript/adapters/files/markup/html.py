@@ -200,7 +200,10 @@ class _PageParser(HTMLParser):
         elif tag == "li":
             self._end_lead()
         elif tag == "table":
-            self._end_table()
+            self._end_lead()
+            ended = self._tables.pop()
+            self._parts = ended.outer_parts
+            self._parts.extend(ended.parts(self._page))
 
     def _is_introduced(self) -> bool:
         last = self._parts[-1] if self._parts else None
@@ -262,12 +265,6 @@ class _PageParser(HTMLParser):
         lead, self._lead = self._lead.removesuffix(": "), ""
         if lead.strip("-.0123456789 "):
             self._parts.extend(make_block(lead, page=self._page))
-
-    def _end_table(self) -> None:
-        self._end_lead()
-        ended = self._tables.pop()
-        self._parts = ended.outer_parts
-        self._parts.extend(ended.parts(self._page))
 
 
 class _TableBuilder:

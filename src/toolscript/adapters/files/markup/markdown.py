@@ -121,11 +121,8 @@ class _MarkdownWalker:
             case "bullet_list_close" | "ordered_list_close":
                 self._lists.pop()
             case "list_item_open":
-                self._lead, self._lists[-1] = _next_bullet(self._lists[-1])
-
-
-def _next_bullet(count: int | None) -> tuple[str, int | None]:
-    return ("- ", None) if count is None else (f"{count}. ", count + 1)
+                count = self._lists[-1]
+                self._lead, self._lists[-1] = ("- ", None) if count is None else (f"{count}. ", count + 1)
 
 
 def _plain_text(token: Token) -> str:

@@ -90,7 +90,11 @@ class _DocxWalker:
             rows = [[cell.text for cell in row.cells] for row in content.rows]
             page, self._page = self._page, self._page + _count_page_breaks(content)
             return list[Part](make_table(rows, page))
-        style = self._style(content)
+        mark = content._p.find(f"{_W}pPr/{_W}pStyle")
+        key = mark.get(f"{_W}val") if mark is not None else None
+        if key not in self._styles:
+            self._styles[key] = (content.style.name if content.style else "") or ""
+        style = self._styles[key]
         breaks = _count_page_breaks(content)
         first = breaks and not _has_text_before_break(content)
         page = self._page + (1 if first else 0)
@@ -105,14 +109,6 @@ class _DocxWalker:
             return [TextBlock(text.rstrip(), BlockKind.CODE, page)]
         numbered = style.startswith("List") or content._p.find(f"{_W}pPr/{_W}numPr") is not None
         return list[Part](make_block(("- " if numbered else "") + text, page=page))
-
-    def _style(self, paragraph: Paragraph) -> str:
-        """Returns the name of a paragraph's style; the lookup is slow and done once per style."""
-        mark = paragraph._p.find(f"{_W}pPr/{_W}pStyle")
-        key = mark.get(f"{_W}val") if mark is not None else None
-        if key not in self._styles:
-            self._styles[key] = (paragraph.style.name if paragraph.style else "") or ""
-        return self._styles[key]
 
 
 def _join_code_lines(parts: Iterator[Part]) -> Iterator[Part]:

@@ -49,7 +49,7 @@ def read_opendocument(data: bytes) -> ParsedBook:
     if content.tag == "spreadsheet":
         parts = [part for sheet in content.iter("table") for part in _read_sheet(sheet)]
         return ParsedBook(parts, about.title, about.authors, about.date)
-    walker = _OdfWalker(_find_styles(root))
+    walker = _OdfWalker({each.get("name", ""): each.get("parent-style-name", "") for each in root.iter("style")})
     if content.tag == "presentation":
         slides = [each for each in content if each.tag == "page"]
         parts = [part for number, slide in enumerate(slides, 1) for part in walker.read_slide(slide, number)]
@@ -60,11 +60,6 @@ def read_opendocument(data: bytes) -> ParsedBook:
         kept = [part for part in parts if not (isinstance(part, Heading) and part.level == 0)]
         return ParsedBook(kept, titles[0], about.authors, about.date)
     return extract_title(ParsedBook(parts, about.title, about.authors, about.date))
-
-
-def _find_styles(root: Element) -> dict[str, str]:
-    """Returns the parent styles of automatic styles."""
-    return {each.get("name", ""): each.get("parent-style-name", "") for each in root.iter("style")}
 
 
 class _OdfWalker:

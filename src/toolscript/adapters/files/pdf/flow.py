@@ -102,7 +102,8 @@ def _locate_bookmarks(lines: Sequence[PdfLine], marks: Sequence[Bookmark]) -> Ma
     for number, line in enumerate(lines):
         pages[line.page].append(number)
     found: dict[int, list[_PlacedHeading]] = defaultdict(list)
-    shift = _count_title_roots(marks)
+    # Where all bookmarks are below the first, that is the title.
+    shift = int(len(marks) > 2 and all(mark.level > marks[0].level for mark in marks[1:]))  # noqa: PLR2004
     earliest = 0
     for mark in marks[shift:]:
         near = [number for page in (mark.page, mark.page + 1) for number in pages.get(page, []) if number >= earliest]
@@ -115,11 +116,6 @@ def _locate_bookmarks(lines: Sequence[PdfLine], marks: Sequence[Bookmark]) -> Ma
         found[start].append(_PlacedHeading(heading, line_count))
         earliest = start + line_count
     return found
-
-
-def _count_title_roots(marks: Sequence[Bookmark]) -> int:
-    """Returns 1 if all bookmarks are below the first bookmark, then the title; else 0."""
-    return int(len(marks) > 2 and all(mark.level > marks[0].level for mark in marks[1:]))  # noqa: PLR2004
 
 
 def _find_matching_lines(lines: Sequence[PdfLine], near: Sequence[int], mark: Bookmark) -> tuple[int, int, str] | None:

@@ -51,7 +51,8 @@ async def fetch(
         ):
             content = await response.aread() if read_body else b""
             headers = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
-            extensions = {_PEER: _find_peer(response)}
+            address = response.extensions["network_stream"].get_extra_info("server_addr")
+            extensions = {_PEER: str(address[0]) if address else None}
             return httpx2.Response(response.status_code, headers=headers, content=content, extensions=extensions)
     except AddressRefused as error:
         raise UpstreamFailed(str(error)) from error
@@ -79,11 +80,6 @@ async def find_current_reach(url: str) -> Reach:
             return await find_resolved_reach(url)
     except (httpx2.ConnectError, TimeoutError) as error:
         raise Unavailable(f"the address of {describe_host(url)} is not known: {type(error).__name__}") from error
-
-
-def _find_peer(response: httpx2.Response) -> str | None:
-    address = response.extensions["network_stream"].get_extra_info("server_addr")
-    return str(address[0]) if address else None
 
 
 def describe_host(url: str) -> str:

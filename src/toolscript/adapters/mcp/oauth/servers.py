@@ -185,7 +185,10 @@ async def _request_code(plan: AuthorizationPlan, client_id: str, scope: str, bro
         query["scope"] = scope
     if "offline_access" in scope.split():
         query["prompt"] = "consent"  # OpenID Connect grants offline access only with it
-    answered = await browser.visit(_build_address(str(plan.metadata.authorization_endpoint), query))
+    # The endpoint may have parameters, but not a second state or client, nor what hides ours (RFC 6749, section 3.1).
+    parts = urlsplit(str(plan.metadata.authorization_endpoint))
+    own = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name not in query]
+    answered = await browser.visit(parts._replace(query=urlencode([*own, *query.items()]), fragment="").geturl())
     given = dict(parse_qsl(urlsplit(answered).query))
     if not secrets.compare_digest(given.get("state", "").encode(), state.encode()):
         raise Unauthorized("the address does not belong to this login: its state is another")
@@ -202,14 +205,6 @@ async def _request_code(plan: AuthorizationPlan, client_id: str, scope: str, bro
     if not given.get("code"):
         raise Unauthorized(f"{host} sent no authorization code")
     return given["code"], pkce.code_verifier
-
-
-def _build_address(endpoint: str, query: dict[str, str]) -> str:
-    """The endpoint with our parameters. A server may name one with its own, but not with a second state or client, and
-    with nothing that hides ours (RFC 6749, section 3.1)."""
-    parts = urlsplit(endpoint)
-    own = [(name, value) for name, value in parse_qsl(parts.query, keep_blank_values=True) if name not in query]
-    return parts._replace(query=urlencode([*own, *query.items()]), fragment="").geturl()
 
 
 async def _post(

@@ -123,7 +123,13 @@ def send_to_gateway(
     if url is None:
         return None
     if settings.gateway_url is None:
-        _check_configuration(settings)
+        ours, announced = make_absolute(settings.config), read_announcement(settings.data)
+        if ours and announced and announced.config not in {ours, ""}:
+            raise Unavailable(
+                f"the gateway {announced.describe()} on {settings.data} reads "
+                f"{announced.config or 'the default files'}, not {settings.config}: stop it with "
+                "`toolscript gateway stop`, or choose another folder with --data-dir"
+            )
     given = {name: str(value).lower() if isinstance(value, bool) else value for name, value in query.items()}
     given = {name: value for name, value in given.items() if value is not None}
     full_url = f"{url}{path}?{urllib.parse.urlencode(given, doseq=True, errors='replace')}"
@@ -195,15 +201,6 @@ def encode_json(body: Any) -> bytes:
 def uses_proxy(url: str) -> bool:
     """Whether requests go through the proxy of the environment: not to this machine."""
     return urllib.parse.urlsplit(url).hostname not in LOCAL_HOSTS
-
-
-def _check_configuration(settings: Settings) -> None:
-    ours, announced = make_absolute(settings.config), read_announcement(settings.data)
-    if ours and announced and announced.config not in {ours, ""}:
-        raise Unavailable(
-            f"the gateway {announced.describe()} on {settings.data} reads {announced.config or 'the default files'}, "
-            f"not {settings.config}: stop it with `toolscript gateway stop`, or choose another folder with --data-dir"
-        )
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

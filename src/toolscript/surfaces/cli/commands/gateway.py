@@ -52,9 +52,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from toolscript.app.app import App
-    from toolscript.surfaces.http.served_app import ServedApp
     from toolscript.surfaces.http.server import HttpServer
-    from toolscript.surfaces.mcp.pipe_server import PipeServer
 
 # Garbage collection of the oldest generation takes 0.2 s with ten thousand tools, and no request is answered meanwhile:
 # Python's default thresholds (700, 10, 10) run it too often.
@@ -164,9 +162,20 @@ class GatewayRun:
         self._started = time.monotonic()
         self._folder = Path.cwd()  # the folder may be deleted while the gateway runs
         self._choose()
-        _check_announcement_file(settings)
+        file = settings.data / ANNOUNCEMENT_FILE
+        if file.is_dir():
+            raise Unavailable(
+                f"{file} is a folder, and the gateway writes a file of that name: remove it, or choose another folder "
+                "with --data-dir",
+                details={"path": str(file)},
+            )
         self.server = _create_http_server(settings)
-        self.pipes = _create_pipe_server(settings, self.server.served)
+        from toolscript.surfaces.mcp.pipe_server import PipeServer, build_accept
+
+        accept = build_accept(self.server.served.wait_until_open, settings.data, make_absolute(settings.config))
+        self.pipes = PipeServer(
+            Path(locate_socket(str(settings.data), GATEWAY)), settings.data, accept, settings.page_secret
+        )
 
     def is_used(self) -> bool:
         """Whether an agent or another client is connected."""
@@ -436,17 +445,6 @@ async def _repair_knowledge(app: App) -> None:
         pause *= 2
 
 
-def _check_announcement_file(settings: Settings) -> None:
-    """Raises Unavailable for a folder in the place of the gateway's announcement file."""
-    file = settings.data / ANNOUNCEMENT_FILE
-    if file.is_dir():
-        raise Unavailable(
-            f"{file} is a folder, and the gateway writes a file of that name: remove it, or choose another folder with "
-            "--data-dir",
-            details={"path": str(file)},
-        )
-
-
 def _create_http_server(settings: Settings) -> HttpServer:
     try:
         from toolscript.surfaces.http.server import HttpServer
@@ -472,13 +470,6 @@ def check_address(settings: Settings) -> None:
             "set TOOLSCRIPT_API_KEY, TOOLSCRIPT_REQUIRE_KEY or TOOLSCRIPT_OAUTH_RESOURCE",
             details={"field": "--host", "allowed": ["127.0.0.1", "localhost", "::1"]},
         )
-
-
-def _create_pipe_server(settings: Settings, served: ServedApp) -> PipeServer:
-    from toolscript.surfaces.mcp.pipe_server import PipeServer, build_accept
-
-    accept = build_accept(served.wait_until_open, settings.data, make_absolute(settings.config))
-    return PipeServer(Path(locate_socket(str(settings.data), GATEWAY)), settings.data, accept, settings.page_secret)
 
 
 def _read_stamps(configuration: Configuration) -> list[tuple[int, int] | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -117,7 +117,7 @@ async def _ingest(
     with show_job() as show:
         job = await client.wait(job, show)
     for file in await client.list_files(job["id"], FileState.FAILED):
-        if not _is_about_root(file, root):
+        if file["path"] != str(root):  # a watched folder may have no file to read
             print_failed(file["path"] or file["name"], file["problem"])
     if any(job[name] for name in ("added", "changed", "removed")):
         counts = {name: job[name] for name in (*OUTCOMES, "removed")}
@@ -125,12 +125,6 @@ async def _ingest(
             {"folder": str(root), **counts},
             lambda _: click.echo(f"{root}: " + ", ".join(f"{n} {name}" for name, n in counts.items() if n)),
         )
-
-
-def _is_about_root(file: Mapping[str, Any], root: Path) -> bool:
-    """Whether the problem is that no file of the folder is to be read. While the folder is watched, that is no
-    problem."""
-    return bool(file["path"] == str(root))
 
 
 async def _remove_gone(session: CommandSession, target: JobTarget, roots: Sequence[Path]) -> None:

@@ -114,7 +114,12 @@ def setup(
     applied = apply_changes(settings.data, plan.changes)
     backups = {change.file: change.backup for change in applied}
     print_answer(add_backups(plan.report, backups), show_applied)
-    _report_other_gateway(settings, plan.report["config"])
+    announced = read_announcement(settings.data)
+    if announced and announced.config and announced.config != plan.report["config"]:
+        print_note(
+            f"the gateway {announced.describe()} reads {announced.config}, and agents use it: stop it with `toolscript "
+            "gateway stop`, or start it again without --config"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,16 +162,6 @@ def _make_plan(
             changes.append(hook)
             report["hooks"] = [str(hook.file)]
     return SetupPlan(files, changes, report)
-
-
-def _report_other_gateway(settings: Settings, target: str) -> None:
-    """Names the gateway that agents would use and that does not read the servers."""
-    announced = read_announcement(settings.data)
-    if announced and announced.config and announced.config != target:
-        print_note(
-            f"the gateway {announced.describe()} reads {announced.config}, and agents use it: stop it with `toolscript "
-            "gateway stop`, or start it again without --config"
-        )
 
 
 def _measure_own_tools() -> ToolCost:

@@ -61,7 +61,8 @@ async def search_documents(request: Request, app: CurrentApp, caller: Caller, pl
     query = await read_json(
         request, schemas.DocumentSearchRequest, schemas.DocumentSearchRequest.to_query, MAX_SEARCH_BYTES
     )
-    if _accepts_ndjson(request):
+    accepted = ",".join(request.headers.getlist("accept")).lower().split(",")
+    if any(each.partition(";")[0].strip() == NDJSON for each in accepted):
         stream = await app.document_search.stream(caller, query, plan)
         return StreamingResponse(stream_json_lines(stream), media_type=NDJSON)
     return JsonResponse(responses.build_page_response(await app.document_search.search(caller, query, plan)))
@@ -143,11 +144,6 @@ async def get_document(
 async def check_search(app: CurrentApp) -> JsonResponse[HealthResponse]:
     await app.document_search.check()
     return JsonResponse({"status": "ok"})
-
-
-def _accepts_ndjson(request: Request) -> bool:
-    accepted = ",".join(request.headers.getlist("accept")).lower().split(",")
-    return any(each.partition(";")[0].strip() == NDJSON for each in accepted)
 
 
 async def stream_json_lines(stream: DocumentStream) -> AsyncIterator[bytes]:

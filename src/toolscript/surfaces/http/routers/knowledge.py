@@ -6,7 +6,6 @@ from io import BytesIO
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
-from starlette.datastructures import QueryParams
 from starlette.responses import Response
 
 from toolscript.domain.errors import InvalidArguments, NotFound, Unavailable
@@ -76,7 +75,13 @@ async def search_knowledge(
     context: Annotated[PassageContext | None, Query(description=CONTEXT)] = None,
     min_relevance: Annotated[float | None, Query(ge=0, le=1, description=MIN_RELEVANCE)] = None,
 ) -> JsonResponse[KnowledgeResponse]:
-    _check_parameters(request.query_params)
+    names = [name for name, _ in request.query_params.multi_items()]
+    repeated = [name for name in dict.fromkeys(names) if name not in LISTS and names.count(name) > 1]
+    if repeated:
+        raise InvalidArguments(
+            f"{', '.join(repeated)}: given more than once in the query string: give one of each",
+            details={"field": repeated[0]},
+        )
     parameters = {
         "query": query,
         "limit": limit,
@@ -132,17 +137,6 @@ async def list_sources(app: CurrentApp) -> JsonResponse[SourceListResponse]:
 async def remove_source(source_id: SourceId, app: CurrentApp) -> None:
     if not await app.ingest_knowledge.remove(source_id):
         raise NotFound(f"no such source: {source_id!r}", details={"source_id": source_id})
-
-
-def _check_parameters(parameters: QueryParams) -> None:
-    """Raises InvalidArguments for a repeated parameter that may be given only once."""
-    names = [name for name, _ in parameters.multi_items()]
-    repeated = [name for name in dict.fromkeys(names) if name not in LISTS and names.count(name) > 1]
-    if repeated:
-        raise InvalidArguments(
-            f"{', '.join(repeated)}: given more than once in the query string: give one of each",
-            details={"field": repeated[0]},
-        )
 
 
 def _join_words(words: list[str] | None) -> str | None:

@@ -151,7 +151,14 @@ async def _get_own_spec(name: str, request: Request, app: App) -> ServerSpec:
 
 async def _begin(app: App, spec: ServerSpec, request: Request) -> JsonResponse[responses.LoginResponse]:
     origin = _find_origin(request)
-    _require_free_redirect(spec, origin)
+    port, parts = spec.oauth.redirect_port, urlsplit(origin)
+    if spec.oauth.client_id and port and (port != parts.port or not is_loopback(parts.hostname or "")):
+        raise Invalid(
+            f"the client of server {spec.name} is registered for http://127.0.0.1:{port}{CALLBACK_PATH} "
+            f"(oauth.redirectPort), and this page is {origin}: run `toolscript login`, or register "
+            f"{origin}{CALLBACK_PATH} and remove redirectPort",
+            details={"server": spec.name, "field": "oauth.redirectPort"},
+        )
     begun = await app.login_flows.begin(spec, origin + CALLBACK_PATH)
     response = JsonResponse[responses.LoginResponse](
         {"server": spec.name, "url": begun.url, "host": urlsplit(begun.url).netloc.rpartition("@")[2]}
@@ -195,18 +202,6 @@ def _find_origin(request: Request) -> str:
             details={"field": "Origin"},
         )
     return f"{parts.scheme}://{parts.netloc}"
-
-
-def _require_free_redirect(spec: ServerSpec, origin: str) -> None:
-    """Raises Invalid for a server with a registered client that has another address to come back to."""
-    port, parts = spec.oauth.redirect_port, urlsplit(origin)
-    if spec.oauth.client_id and port and (port != parts.port or not is_loopback(parts.hostname or "")):
-        raise Invalid(
-            f"the client of server {spec.name} is registered for http://127.0.0.1:{port}{CALLBACK_PATH} "
-            f"(oauth.redirectPort), and this page is {origin}: run `toolscript login`, or register "
-            f"{origin}{CALLBACK_PATH} and remove redirectPort",
-            details={"server": spec.name, "field": "oauth.redirectPort"},
-        )
 
 
 def _name_cookie(state: str) -> str:

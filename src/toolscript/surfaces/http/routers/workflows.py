@@ -42,7 +42,10 @@ async def save_workflow(
     name: Name, request: Request, app: CurrentApp, body: schemas.WorkflowRequest
 ) -> JsonResponse[responses.SavedWorkflowResponse]:
     workflow = responses.parse_workflow(name, body.model_dump())
-    saved = await app.code.workflows.save(workflow, _build_caller(request))
+    grant = request.scope["grant"]
+    saved = await app.code.workflows.save(
+        workflow, RunCaller(get_caller(request), CallRelay(user=find_user(grant)), Scope.SEARCH in grant.scopes)
+    )
     return JsonResponse(responses.build_saved_response(saved))
 
 
@@ -50,8 +53,3 @@ async def save_workflow(
 async def remove_workflow(name: Name, app: CurrentApp) -> JsonResponse[responses.WorkflowListResponse]:
     await app.code.workflows.remove(name)
     return JsonResponse(responses.build_workflows_response(await app.code.workflows.list_all()))
-
-
-def _build_caller(request: Request) -> RunCaller:
-    grant = request.scope["grant"]
-    return RunCaller(get_caller(request), CallRelay(user=find_user(grant)), Scope.SEARCH in grant.scopes)
