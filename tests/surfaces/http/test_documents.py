@@ -25,8 +25,7 @@ from toolscript.settings import Settings
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.bodies import MAX_REPORTED_ERRORS, THREAD_BODY_BYTES
 from toolscript.surfaces.http.input_limits import MAX_BODY_BYTES
-from toolscript.surfaces.http.routers.documents import MAX_SEARCH_BYTES, NDJSON, stream_json_lines
-from toolscript.surfaces.http.schemas.documents import DocumentBatchRequest
+from toolscript.surfaces.http.routers.documents import MAX_SEARCH_BYTES, NDJSON, DocumentBatchRequest, stream_json_lines
 from toolscript.surfaces.http.served_app import ServedApp
 
 pytestmark = pytest.mark.req("D-01", "D-09")

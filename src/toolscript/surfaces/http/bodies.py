@@ -8,12 +8,27 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from fastapi import Request
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.requests import ClientDisconnect
 
 from toolscript.domain.errors import InvalidArguments
 from toolscript.surfaces.http.input_limits import MAX_BODY_BYTES, build_too_large
 from toolscript.surfaces.http.parameters import build_unknown
+
+ONE_LINE = r"^[^\x00-\x1f\x7f-\x9f]*$"
+
+
+class RequestModel(BaseModel):
+    """The body of a request."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class StrictRequestModel(RequestModel):
+    """The body of a request whose values must have the right type already: "5" is no number."""
+
+    model_config = ConfigDict(strict=True)
+
 
 # A larger body is parsed in a thread, so that other requests do not wait for it.
 THREAD_BODY_BYTES = 256 * 2**10

@@ -9,10 +9,10 @@ from fastapi import APIRouter, Depends, Query
 
 from toolscript.domain.audit import MAX_LIMIT, AuditKind, AuditQuery
 from toolscript.services.support.call_log import parse_page_token
+from toolscript.surfaces.http.bodies import ONE_LINE
 from toolscript.surfaces.http.dependencies import ADMIN, CurrentApp
 from toolscript.surfaces.http.openapi import errors
 from toolscript.surfaces.http.responses import JsonResponse
-from toolscript.surfaces.http.schemas.models import ONE_LINE
 from toolscript.surfaces.json import calls as responses
 
 router = APIRouter(prefix="/api/v1/calls", tags=["calls"], dependencies=[ADMIN])

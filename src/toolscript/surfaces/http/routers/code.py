@@ -5,19 +5,76 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
+from pydantic import Field
 
 from toolscript.domain.access import Scope
-from toolscript.domain.programs import Language
+from toolscript.domain.programs import DEFAULT_LIMITS, MAX_LIMITS, Language, RunLimits
 from toolscript.domain.servers import TRACE_FIELDS, CallRelay
 from toolscript.services.code.host import RunCaller
+from toolscript.services.code.run import MAX_SESSION_LENGTH, MAX_SOURCE_BYTES, RunRequest, parse_limits
 from toolscript.services.results.large_results import MAX_TOKENS, MIN_TOKENS
 from toolscript.surfaces.callers import find_user
-from toolscript.surfaces.http.bodies import read_json, run_while_connected
+from toolscript.surfaces.http.bodies import RequestModel, read_json, run_while_connected
 from toolscript.surfaces.http.dependencies import CALL, SEARCH, CurrentApp, get_caller
 from toolscript.surfaces.http.openapi import errors, request_body
 from toolscript.surfaces.http.responses import JsonResponse
-from toolscript.surfaces.http.schemas import code as schemas
 from toolscript.surfaces.json import code as responses
+
+
+class LimitsRequest(RequestModel):
+    """What the run may use."""
+
+    seconds: float = Field(
+        DEFAULT_LIMITS.seconds, gt=0, le=MAX_LIMITS.seconds, description="Time from the start to the end."
+    )
+    cpu_seconds: float = Field(
+        DEFAULT_LIMITS.cpu_seconds,
+        gt=0,
+        le=MAX_LIMITS.cpu_seconds,
+        description="Time in which the program itself runs; waiting for tools does not count.",
+    )
+    memory_mb: int = Field(
+        DEFAULT_LIMITS.memory_mb, gt=0, le=MAX_LIMITS.memory_mb, description="Memory of the program in MiB."
+    )
+    calls: int = Field(
+        DEFAULT_LIMITS.calls, gt=0, le=MAX_LIMITS.calls, description="Calls of tools, searches and descriptions."
+    )
+    output_bytes: int = Field(
+        DEFAULT_LIMITS.output_bytes,
+        gt=0,
+        le=MAX_LIMITS.output_bytes,
+        description="Size of the value as JSON, and apart from it of what is printed.",
+    )
+
+
+class RunBody(RequestModel):
+    """A program to run."""
+
+    code: str = Field(
+        description="The program. `await tools.SERVER.NAME({…})` calls a tool; its value is that of `return`, or in "
+        f"Python of a last line that is an expression. At most {MAX_SOURCE_BYTES} bytes.",
+        examples=['found = await tools.filesystem.list_directory({"path": "."})\nlen(found["content"])'],
+    )
+    language: Language | None = Field(
+        None, description="Its language. Default: the first of TOOLSCRIPT_CODE, where the gateway runs."
+    )
+    limits: LimitsRequest | None = Field(None, description="What the run may use.")
+    session: str | None = Field(
+        None,
+        min_length=1,
+        max_length=MAX_SESSION_LENGTH,
+        description="Names the results that runs keep for each other, for an hour, with `save_result` and "
+        "`load_result`. Without it nothing is kept.",
+    )
+    check_only: bool = Field(False, description="Only check the program, and do not run it.")
+
+    def to_request(self, default_language: Language, max_limits: RunLimits) -> RunRequest:
+        """The request of the service. Raises InvalidArguments for limits above the operator's."""
+        limits = parse_limits(self.limits.model_dump(exclude_unset=True) if self.limits else {}, max_limits)
+        return RunRequest(
+            self.code, self.language or default_language, limits, self.session, checks_only=self.check_only
+        )
+
 
 MAX_TOOLS = 20
 
@@ -31,7 +88,7 @@ router = APIRouter(prefix="/api/v1/run", tags=["code"], dependencies=[CALL])
     "that it names before it runs, and every call that it makes takes the same road as any other call: profile, "
     "scopes, argument check, quarantine, approval, limits, audit. Off until TOOLSCRIPT_CODE names languages.",
     responses=errors(400, 404, 429),
-    openapi_extra=request_body(schemas.RunBody),
+    openapi_extra=request_body(RunBody),
 )
 async def run_code(
     request: Request,
@@ -46,9 +103,7 @@ async def run_code(
     ] = None,
 ) -> JsonResponse[responses.RunResponse]:
     code = app.code
-    wanted = await read_json(
-        request, schemas.RunBody, lambda body: body.to_request(code.default_language, code.max_limits)
-    )
+    wanted = await read_json(request, RunBody, lambda body: body.to_request(code.default_language, code.max_limits))
     grant = request.scope["grant"]
     trace = {name: request.headers[name] for name in TRACE_FIELDS if name in request.headers}
     relay = CallRelay(trace=trace, user=find_user(grant))

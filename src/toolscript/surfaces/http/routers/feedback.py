@@ -5,14 +5,36 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request
+from pydantic import Field, StrictBool, StringConstraints
 
 from toolscript.domain.errors import InvalidArguments
+from toolscript.domain.feedback import MAX_REQUEST_CHARACTERS
+from toolscript.surfaces.http.bodies import ONE_LINE, RequestModel
 from toolscript.surfaces.http.dependencies import ADMIN, CALL, CurrentApp, get_caller
 from toolscript.surfaces.http.openapi import errors
 from toolscript.surfaces.http.responses import JsonResponse
-from toolscript.surfaces.http.schemas import feedback as schemas
-from toolscript.surfaces.http.schemas.models import ONE_LINE
 from toolscript.surfaces.json import feedback as responses
+from toolscript.surfaces.json.definitions import TOOL_ID
+
+
+class MarkRequest(RequestModel):
+    """A tool, and a request that it serves or is wrong for."""
+
+    tool_id: Annotated[str, StringConstraints(pattern=ONE_LINE)] = Field(
+        min_length=1, description=TOOL_ID, examples=["filesystem__read_file"]
+    )
+    query: str = Field(
+        min_length=1,
+        max_length=MAX_REQUEST_CHARACTERS,
+        description="The request, in the words of the search.",
+        examples=["show me what is in notes.txt"],
+    )
+    useful: StrictBool | None = Field(
+        default=True,
+        description="False: the tool is wrong for the request. Null takes back what the same caller has recorded for "
+        "this tool and request.",
+    )
+
 
 router = APIRouter(prefix="/api/v1/feedback", tags=["feedback"], dependencies=[ADMIN])
 
@@ -21,7 +43,7 @@ KeyName = Annotated[
     str | None,
     Query(pattern=ONE_LINE, description="Only what callers with the key of this name recorded; empty: without a key."),
 ]
-ToolId = Annotated[str, Path(description=schemas.TOOL_ID, examples=["filesystem__read_file"])]
+ToolId = Annotated[str, Path(description=TOOL_ID, examples=["filesystem__read_file"])]
 
 
 async def refuse_other_parameters(request: Request) -> None:
@@ -34,9 +56,7 @@ async def refuse_other_parameters(request: Request) -> None:
 
 
 @router.post("", summary="Mark a tool as right or wrong for a request", responses=errors(400, 404), dependencies=[CALL])
-async def mark_tool(
-    request: Request, app: CurrentApp, body: schemas.MarkRequest
-) -> JsonResponse[responses.MarkResponse]:
+async def mark_tool(request: Request, app: CurrentApp, body: MarkRequest) -> JsonResponse[responses.MarkResponse]:
     changed = await app.feedback.mark(get_caller(request), body.tool_id, body.query, useful=body.useful)
     return JsonResponse(responses.build_mark_response(body.tool_id, body.query, useful=body.useful, changed=changed))
 

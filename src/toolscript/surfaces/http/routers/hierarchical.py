@@ -6,34 +6,65 @@ import json
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
+from pydantic import Field, StrictBool
 
 from toolscript.domain.catalog import ItemType
 from toolscript.domain.search import MAX_CLOSEST
-from toolscript.services.tools.hierarchical_search import HierarchicalQuery
-from toolscript.surfaces.http.bodies import read_json
+from toolscript.services.tools.hierarchical_search import HierarchicalQuery, Strategy
+from toolscript.surfaces.http.bodies import ONE_LINE, RequestModel, read_json
 from toolscript.surfaces.http.dependencies import SEARCH, CurrentApp, get_caller
 from toolscript.surfaces.http.openapi import errors, request_body
 from toolscript.surfaces.http.responses import JsonResponse
-from toolscript.surfaces.http.schemas import hierarchical as schemas
-from toolscript.surfaces.http.schemas.models import ONE_LINE
 from toolscript.surfaces.json import hierarchical as responses
 from toolscript.surfaces.json.tools import MapResponse, build_map_response
+
+QUERY = "What the tool should do, in plain words."
+ITEM_TYPE = "Only tools, prompts or resources. Default: all."
+
+
+class HierarchicalSearchRequest(RequestModel):
+    """A hierarchical search."""
+
+    query: str = Field(description=QUERY, examples=["schedule a meeting"])
+    item_type: ItemType | None = Field(default=None, description=ITEM_TYPE)
+    limit: int = Field(default=5, ge=1, le=50, strict=True, description="Maximum number of tools.")
+    skill_limit: int = Field(
+        default=3, ge=1, le=10, strict=True, description="Maximum number of skills that the tools may belong to."
+    )
+    skill_threshold: float = Field(default=0.4, ge=0, le=1, description="Minimum score of a skill.")
+    tool_threshold: float = Field(default=0.3, ge=0, le=1, description="Minimum score of a tool.")
+    closest: int | None = Field(
+        default=None,
+        ge=0,
+        le=MAX_CLOSEST,
+        strict=True,
+        description="Maximum number of tools below the threshold that follow where fewer than the limit are above it. "
+        f"Default: {MAX_CLOSEST}, and 0 with a `tool_threshold`.",
+    )
+    include_schemas: StrictBool = Field(default=True, description="Include the schemas of the tools.")
+    strategy: Strategy = Field(
+        Strategy.HIERARCHICAL, description="Search inside matching skills, everywhere, or both and merge."
+    )
+    count_tokens: StrictBool = Field(
+        default=False, description="Count the context tokens of the response, and of all tools together."
+    )
+
 
 MAX_HITS = 50
 
 router = APIRouter(prefix="/api/v1", tags=["hierarchical search"], dependencies=[SEARCH], responses=errors(400))
 
-Text = Annotated[str, Query(description=schemas.QUERY, examples=["schedule a meeting"])]
+Text = Annotated[str, Query(description=QUERY, examples=["schedule a meeting"])]
 Threshold = Annotated[float, Query(ge=0, le=1, description="Minimum score.")]
 
 
 @router.post(
     "/search",
     summary="Find tools through skills: skill, tool, schema",
-    openapi_extra=request_body(schemas.HierarchicalSearchRequest),
+    openapi_extra=request_body(HierarchicalSearchRequest),
 )
 async def search(request: Request, app: CurrentApp) -> JsonResponse[responses.HierarchicalSearchResponse]:
-    body = await read_json(request, schemas.HierarchicalSearchRequest, lambda body: body)
+    body = await read_json(request, HierarchicalSearchRequest, lambda body: body)
     fields = body.model_dump(exclude={"count_tokens"})
     if body.closest is None:
         fields["closest"] = 0 if "tool_threshold" in body.model_fields_set else MAX_CLOSEST
@@ -70,7 +101,7 @@ async def search_tools(
     app: CurrentApp,
     query: Text,
     skill_ids: Annotated[str | None, Query(pattern=ONE_LINE, description="Ids of skills, comma-separated.")] = None,
-    item_type: Annotated[ItemType | None, Query(description=schemas.ITEM_TYPE)] = None,
+    item_type: Annotated[ItemType | None, Query(description=ITEM_TYPE)] = None,
     limit: Annotated[int, Query(ge=1, le=MAX_HITS, description="Maximum number of tools.")] = 10,
     threshold: Threshold = 0.3,
 ) -> JsonResponse[list[responses.FoundToolResponse]]:

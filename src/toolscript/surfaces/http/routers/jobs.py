@@ -2,21 +2,63 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 from starlette.datastructures import FormData, UploadFile
 
 from toolscript.domain.errors import InvalidArguments
-from toolscript.domain.files.jobs import FileState, Job
-from toolscript.surfaces.http.bodies import read_json
+from toolscript.domain.files.jobs import FileState, Job, JobTarget
+from toolscript.services.ingest.jobs import IngestRequest
+from toolscript.surfaces.http.bodies import RequestModel, read_json
 from toolscript.surfaces.http.dependencies import JOB_OWNER, CurrentApp, JobOwner, get_job, get_job_owner
 from toolscript.surfaces.http.openapi import errors, request_body
 from toolscript.surfaces.http.responses import JsonResponse
-from toolscript.surfaces.http.schemas import jobs as schemas
 from toolscript.surfaces.json import jobs as responses
+
+
+class IngestOptions(RequestModel):
+    """Details of the files."""
+
+    include: list[str] = Field(
+        default=[], max_length=100, description="Only files that match one of these: `*.md`, `guides/*`."
+    )
+    exclude: list[str] = Field(default=[], max_length=100, description="No files or folders that match one of these.")
+    metadata: dict[str, Any] = Field(
+        default={}, description="Metadata of all documents.", examples=[{"team": "search"}]
+    )
+    title: str | None = Field(default=None, max_length=500, description="Title of the source (knowledge, one file).")
+    authors: list[str] = Field(default=[], max_length=50, description="Authors of the source (knowledge, one file).")
+    type: str | None = Field(default=None, max_length=100, description="Type of the sources (knowledge).")
+    extract: bool = Field(default=True, description="Whether a language model may read them (knowledge).")
+
+    def to_request(self, target: JobTarget, tenant: str) -> IngestRequest:
+        """Converts it to what the service takes."""
+        about = {"title": self.title, "authors": self.authors, "type": self.type, "extract": self.extract}
+        details = {"metadata": self.metadata} if target is JobTarget.DOCUMENTS else about
+        return IngestRequest(target, tenant, tuple(self.include), tuple(self.exclude), details)
+
+
+class IngestPathsRequest(IngestOptions):
+    """Files and folders that the gateway reads itself."""
+
+    paths: list[str] = Field(
+        min_length=1,
+        max_length=1000,
+        description="Absolute paths on the gateway's machine, below a folder of TOOLSCRIPT_INGEST_FOLDERS.",
+        examples=[["/srv/handbooks"]],
+    )
+    ignore_files: bool = Field(default=True, description="Whether .gitignore and .toolscriptignore files count.")
+    max_bytes: int | None = Field(default=None, ge=0, description="Leave out larger files of folders.")
+    as_one: bool = Field(default=False, description="Make one source of a folder: a book of many pages (knowledge).")
+
+    def to_request(self, target: JobTarget, tenant: str) -> IngestRequest:
+        options = super().to_request(target, tenant)
+        return replace(options, as_one=self.as_one, obeys_ignore_files=self.ignore_files, max_bytes=self.max_bytes)
+
 
 MULTIPART = "multipart/form-data"
 MAX_FILES = 1000
@@ -42,7 +84,7 @@ _UPLOAD = {
 
 
 def _describe_body() -> dict[str, Any]:
-    body = request_body(schemas.IngestPathsRequest)
+    body = request_body(IngestPathsRequest)
     body["requestBody"]["content"][MULTIPART] = _UPLOAD
     return body
 
@@ -64,7 +106,7 @@ async def ingest_files(request: Request, app: CurrentApp, owner: Owner) -> JsonR
             wanted = _parse_options(_read_text(form, "options")).to_request(owner.target, owner.tenant)
         job = await app.jobs.upload(wanted, files, job_id)
     else:
-        body = await read_json(request, schemas.IngestPathsRequest, lambda body: body)
+        body = await read_json(request, IngestPathsRequest, lambda body: body)
         wanted = body.to_request(owner.target, owner.tenant)
         found = await app.jobs.find(wanted, body.paths, is_owner=owner.is_data_owner)
         job = await app.jobs.start(wanted, found, is_owner=owner.is_data_owner)
@@ -144,9 +186,9 @@ def _read_text(form: FormData, name: str) -> str:
     return value or ""
 
 
-def _parse_options(text: str) -> schemas.IngestOptions:
+def _parse_options(text: str) -> IngestOptions:
     try:
-        return schemas.IngestOptions.model_validate_json(text or "{}")
+        return IngestOptions.model_validate_json(text or "{}")
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         field = ".".join(["options", *map(str, first["loc"])])

@@ -5,17 +5,34 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Request
+from pydantic import Field
 
 from toolscript.app.app import App
 from toolscript.domain.access import OPERATOR, Scope
 from toolscript.domain.errors import Forbidden
 from toolscript.surfaces.callers import OWNER_NAME, is_data_owner
-from toolscript.surfaces.http.bodies import read_json
+from toolscript.surfaces.http.bodies import RequestModel, read_json
 from toolscript.surfaces.http.dependencies import ADMIN, CurrentApp, require_administrator
 from toolscript.surfaces.http.openapi import errors, request_body
 from toolscript.surfaces.http.responses import JsonResponse
-from toolscript.surfaces.http.schemas import access as schemas
 from toolscript.surfaces.json import access as responses
+
+
+class CreateKeyRequest(RequestModel):
+    """A key to create."""
+
+    name: str = Field(min_length=1, max_length=64, description="Logs show it.", examples=["ci"])
+    scopes: list[Scope] = Field(min_length=1, max_length=len(Scope), description="What the key allows.")
+    expires_in_seconds: float | None = Field(
+        default=None, ge=60, le=3650 * 86_400, description="When the key expires, from now on. Default: never."
+    )
+    tenant: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=256,
+        description="Whose documents the key is for, with the scope `documents`. Default: TOOLSCRIPT_TENANT.",
+    )
+
 
 router = APIRouter(prefix="/api/v1/keys", tags=["access"], dependencies=[ADMIN, Depends(require_administrator)])
 
@@ -33,10 +50,10 @@ async def list_keys(app: CurrentApp) -> JsonResponse[responses.KeysResponse]:
     description="The owner's token is needed (`toolscript open`), TOOLSCRIPT_API_KEY, or a key with the scope `admin`, "
     "which can give no scope that it lacks, and not `documents`.",
     responses=errors(400, 409),
-    openapi_extra=request_body(schemas.CreateKeyRequest),
+    openapi_extra=request_body(CreateKeyRequest),
 )
 async def create_key(request: Request, app: CurrentApp) -> JsonResponse[responses.CreatedKeyResponse]:
-    body = await read_json(request, schemas.CreateKeyRequest, lambda each: each)
+    body = await read_json(request, CreateKeyRequest, lambda each: each)
     _require_scopes(app, request, body.scopes)
     key, secret = await app.keys.create(
         body.name, body.scopes, tenant=body.tenant or app.settings.tenant, expires_in=body.expires_in_seconds

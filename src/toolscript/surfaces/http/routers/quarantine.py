@@ -5,17 +5,30 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
+from pydantic import Field, StringConstraints
 
+from toolscript.surfaces.http.bodies import ONE_LINE, RequestModel
 from toolscript.surfaces.http.dependencies import ADMIN, CurrentApp
 from toolscript.surfaces.http.openapi import errors
 from toolscript.surfaces.http.responses import JsonResponse
-from toolscript.surfaces.http.schemas import quarantine as schemas
-from toolscript.surfaces.http.schemas.models import ONE_LINE
 from toolscript.surfaces.json import quarantine as responses
+from toolscript.surfaces.json.definitions import TOOL_ID
+
+
+class DecisionRequest(RequestModel):
+    """The definitions that a person has decided about."""
+
+    tool_ids: list[Annotated[str, StringConstraints(min_length=1, max_length=2000)]] = Field(
+        min_length=1, max_length=10_000, description=TOOL_ID, examples=[["filesystem__read_file"]]
+    )
+    digest: str | None = Field(
+        default=None, description="The digest of the definition that was looked at: refused if there is another by now."
+    )
+
 
 router = APIRouter(prefix="/api/v1/quarantine", tags=["quarantine"], dependencies=[ADMIN])
 
-ToolId = Annotated[str, Path(description=schemas.TOOL_ID, examples=["filesystem__read_file"])]
+ToolId = Annotated[str, Path(description=TOOL_ID, examples=["filesystem__read_file"])]
 ServerName = Annotated[str | None, Query(pattern=ONE_LINE, description="Only those of this server.")]
 
 
@@ -25,9 +38,7 @@ async def list_quarantine(app: CurrentApp, server: ServerName = None) -> JsonRes
 
 
 @router.post("/approve", summary="Approve definitions: their tools can be called", responses=errors(400, 404, 409))
-async def approve_definitions(
-    app: CurrentApp, body: schemas.DecisionRequest
-) -> JsonResponse[responses.DecisionResponse]:
+async def approve_definitions(app: CurrentApp, body: DecisionRequest) -> JsonResponse[responses.DecisionResponse]:
     pins = await app.quarantine.approve(body.tool_ids, digest=body.digest)
     return JsonResponse({"tool_ids": [pin.item_id for pin in pins]})
 
@@ -35,9 +46,7 @@ async def approve_definitions(
 @router.post(
     "/reject", summary="Reject definitions: they stay in quarantine under every policy", responses=errors(400, 404, 409)
 )
-async def reject_definitions(
-    app: CurrentApp, body: schemas.DecisionRequest
-) -> JsonResponse[responses.DecisionResponse]:
+async def reject_definitions(app: CurrentApp, body: DecisionRequest) -> JsonResponse[responses.DecisionResponse]:
     pins = await app.quarantine.reject(body.tool_ids, digest=body.digest)
     return JsonResponse({"tool_ids": [pin.item_id for pin in pins]})
 

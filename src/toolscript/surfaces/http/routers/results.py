@@ -8,10 +8,10 @@ from fastapi import APIRouter, Path, Query, Request
 
 from toolscript.services.results.large_results import MAX_PAGE
 from toolscript.surfaces.callers import find_user
+from toolscript.surfaces.http.bodies import ONE_LINE
 from toolscript.surfaces.http.dependencies import CALL, CurrentApp
 from toolscript.surfaces.http.openapi import errors
 from toolscript.surfaces.http.responses import JsonResponse
-from toolscript.surfaces.http.schemas.models import ONE_LINE
 from toolscript.surfaces.json import results as responses
 
 router = APIRouter(prefix="/api/v1/results", tags=["results"], dependencies=[CALL])

@@ -8,18 +8,33 @@ from contextlib import ExitStack
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path
+from pydantic import Field
 
 from toolscript.configuration.snippets import PlannedAddition, plan_addition, write_addition
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.requests import current_request
 from toolscript.domain.servers import Transport
 from toolscript.services.support.server_changes import describe_program
+from toolscript.surfaces.http.bodies import RequestModel
 from toolscript.surfaces.http.dependencies import ADMIN, CurrentApp, Served, require_known_caller
 from toolscript.surfaces.http.openapi import errors
 from toolscript.surfaces.http.responses import JsonResponse
-from toolscript.surfaces.http.schemas import servers as schemas
 from toolscript.surfaces.http.served_app import ServedApp
 from toolscript.surfaces.json import servers as responses
+
+MAX_SNIPPET = 65_536
+
+
+class SnippetRequest(RequestModel):
+    """A snippet of a server's documentation."""
+
+    snippet: str = Field(
+        max_length=MAX_SNIPPET,
+        description="JSON: an object with `mcpServers` (or `servers`), entries by name, or a single entry.",
+        examples=['{"mcpServers": {"git": {"command": "uvx", "args": ["mcp-server-git"]}}}'],
+    )
+    name: str | None = Field(default=None, max_length=200, description="The name of a server that is a single entry.")
+
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +51,7 @@ ServerName = Annotated[str, Path(description="The server's name in the configura
     responses=errors(400),
     dependencies=[KNOWN_CALLER],
 )
-async def check_snippet(served: Served, body: schemas.SnippetRequest) -> JsonResponse[responses.SnippetResponse]:
+async def check_snippet(served: Served, body: SnippetRequest) -> JsonResponse[responses.SnippetResponse]:
     return JsonResponse(responses.build_snippet_response(await _plan(served, body), added=False))
 
 
@@ -50,7 +65,7 @@ async def check_snippet(served: Served, body: schemas.SnippetRequest) -> JsonRes
     responses=errors(400, 409),
     dependencies=[KNOWN_CALLER],
 )
-async def add_servers(served: Served, body: schemas.SnippetRequest) -> JsonResponse[responses.SnippetResponse]:
+async def add_servers(served: Served, body: SnippetRequest) -> JsonResponse[responses.SnippetResponse]:
     addition, app = await _plan(served, body), served.app
     with ExitStack() as recorded:
         for server in addition.servers:
@@ -113,7 +128,7 @@ async def get_server_log(name: ServerName, app: CurrentApp) -> JsonResponse[resp
     return JsonResponse(responses.build_log_response(name, app.gateway.get_log(name)))
 
 
-async def _plan(served: ServedApp, body: schemas.SnippetRequest) -> PlannedAddition:
+async def _plan(served: ServedApp, body: SnippetRequest) -> PlannedAddition:
     if served.place is None:
         raise Unavailable("this gateway has no configuration file that servers could be added to")
     return await asyncio.to_thread(plan_addition, body.snippet, served.place, body.name)

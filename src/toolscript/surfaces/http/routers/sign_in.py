@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, Request
+from pydantic import Field
 
 from toolscript.app.access import SESSION_SECONDS
-from toolscript.surfaces.http.bodies import read_json
+from toolscript.surfaces.http.bodies import RequestModel, read_json
 from toolscript.surfaces.http.dependencies import PUBLIC, CurrentApp
 from toolscript.surfaces.http.openapi import request_body
 from toolscript.surfaces.http.responses import JsonResponse
-from toolscript.surfaces.http.schemas.access import SignInRequest
 from toolscript.surfaces.json.access import SignInResponse
+
+
+class SignInRequest(RequestModel):
+    """The code of a link of `toolscript open`."""
+
+    code: str = Field(min_length=1, max_length=4096, description="The code in the link; it counts once.")
+
 
 MAX_BYTES = 16_384
 

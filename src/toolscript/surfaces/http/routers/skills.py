@@ -5,15 +5,133 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field, StrictBool, StringConstraints
 
-from toolscript.domain.catalog import SuggestionStatus
+from toolscript.domain.catalog import MAX_SKILLS, Skill, SuggestionStatus
+from toolscript.services.skills.proposals import MAX_PROPOSALS
+from toolscript.services.skills.skills import (
+    MAX_CHOSEN,
+    MAX_DESCRIPTION_LENGTH,
+    MAX_ID_LENGTH,
+    MAX_NAME_LENGTH,
+    MAX_WORD_LENGTH,
+    MAX_WORDS,
+)
+from toolscript.surfaces.http.bodies import ONE_LINE, RequestModel
 from toolscript.surfaces.http.dependencies import ADMIN, SEARCH, CurrentApp
 from toolscript.surfaces.http.openapi import errors
 from toolscript.surfaces.http.responses import JsonResponse
-from toolscript.surfaces.http.schemas import skills as schemas
 from toolscript.surfaces.json import skills as responses
 from toolscript.surfaces.json.hierarchical import SyncResponse, build_sync_response
+
+Line = Annotated[str, StringConstraints(strip_whitespace=True, pattern=ONE_LINE)]
+Id = Annotated[
+    str,
+    StringConstraints(pattern=r"^[a-z][a-z0-9_]*$", max_length=MAX_ID_LENGTH),
+    Field(description="Lower-case letters, digits and `_`, starting with a letter.", examples=["calendar_events"]),
+]
+Name = Annotated[
+    Line,
+    Field(min_length=1, max_length=MAX_NAME_LENGTH, description="Name for people.", examples=["Calendar & Events"]),
+]
+Description = Annotated[
+    str,
+    Field(
+        max_length=MAX_DESCRIPTION_LENGTH,
+        description="What its tools do; searches find a skill without tools by this text.",
+        examples=["Create, list and cancel events in calendars."],
+    ),
+]
+Domain = Annotated[
+    Line,
+    Field(max_length=MAX_ID_LENGTH, description="The wider area of the skill.", examples=["productivity"]),
+]
+Words = Annotated[list[Annotated[Line, Field(min_length=1, max_length=MAX_WORD_LENGTH)]], Field(max_length=MAX_WORDS)]
+Reviewer = Annotated[Line, Field(max_length=MAX_NAME_LENGTH, description="Who decided.", examples=["ada"])]
+
+
+class SkillRequest(RequestModel):
+    """A skill. Its id cannot change."""
+
+    id: Id | None = None
+    name: Name
+    description: Description = ""
+    parent_domain: Domain | None = None
+    keywords: Words = Field([], description="Words that people use for it.", examples=[["event", "meeting"]])
+    examples: Words = Field([], description="Typical tools.", examples=[["create_event"]])
+    is_active: StrictBool = Field(default=True, description="Whether searches and classifiers use it.")
+
+    def to_skill(self, skill_id: str) -> Skill:
+        """Converts it to the skill with this id."""
+        fields = {**vars(self), "id": self.id or skill_id, "parent_domain": self.parent_domain or None}
+        return Skill(**fields | {"keywords": tuple(self.keywords), "examples": tuple(self.examples)})
+
+
+class NewSkillRequest(SkillRequest):
+    """A new skill."""
+
+    id: Id
+
+
+class SuggestRequest(RequestModel):
+    """A skill for chosen tools, to be reviewed."""
+
+    name: Name
+    description: Description = ""
+    tool_ids: list[Annotated[str, StringConstraints(pattern=ONE_LINE)]] = Field(
+        min_length=1, max_length=MAX_CHOSEN, description="The tools that the skill is for.", examples=[["git__git_log"]]
+    )
+
+
+class ApproveRequest(RequestModel):
+    """Values for the new skill that replace the suggested ones."""
+
+    skill_id: Id | None = None
+    name: Name | None = None
+    description: Description | None = None
+    reviewed_by: Reviewer | None = None
+
+
+class RejectRequest(RequestModel):
+    """The rejection of a suggestion."""
+
+    reviewed_by: Reviewer | None = None
+
+
+class MergeRequest(RequestModel):
+    """The existing skill that gets the suggestion's tool."""
+
+    skill_id: Id
+    reviewed_by: Reviewer | None = None
+
+
+class ProposeRequest(RequestModel):
+    """How to propose skills."""
+
+    count: int | None = Field(
+        default=None, ge=1, le=MAX_PROPOSALS, description="Number of groups of tools. Default: chosen from the data."
+    )
+    only_waiting: StrictBool = Field(default=False, description="Only use tools that are in no skill.")
+    queue: StrictBool = Field(default=False, description="Add the proposals to the suggestions.")
+
+
+class ToolSkillsRequest(RequestModel):
+    """The skills of a tool, chosen by a person. Classifiers do not change them."""
+
+    skill_ids: list[Id] = Field(
+        min_length=1,
+        max_length=MAX_SKILLS,
+        description="The tool's skills, the primary one first.",
+        examples=[["calendar_events"]],
+    )
+
+
+class SyncRequest(RequestModel):
+    """A sync on request."""
+
+    reclassify: StrictBool = Field(default=False, description="Classify every item again.")
+    force: StrictBool = Field(default=False, description="Also classify items that a person assigned to skills.")
+
 
 MAX_SUGGESTION_NUMBER = 2**31 - 1
 
@@ -47,7 +165,7 @@ async def list_suggestions(
 @router.post(
     "/skills/suggestions", summary="Suggest a skill for chosen tools", status_code=201, responses=errors(400, 404, 409)
 )
-async def suggest_skill(app: CurrentApp, body: schemas.SuggestRequest) -> JsonResponse[responses.SuggestionResponse]:
+async def suggest_skill(app: CurrentApp, body: SuggestRequest) -> JsonResponse[responses.SuggestionResponse]:
     suggestion = await app.skills.suggest(body.name, body.description, body.tool_ids)
     return JsonResponse(responses.build_suggestion_response(suggestion), 201)
 
@@ -59,9 +177,9 @@ async def suggest_skill(app: CurrentApp, body: schemas.SuggestRequest) -> JsonRe
     responses=errors(400, 404, 409),
 )
 async def approve_suggestion(
-    number: SuggestionNumber, app: CurrentApp, body: schemas.ApproveRequest | None = None
+    number: SuggestionNumber, app: CurrentApp, body: ApproveRequest | None = None
 ) -> JsonResponse[responses.SkillResponse]:
-    skill = await app.skills.approve(number, **(body or schemas.ApproveRequest()).model_dump())
+    skill = await app.skills.approve(number, **(body or ApproveRequest()).model_dump())
     return JsonResponse(responses.build_skill_response(skill), 201)
 
 
@@ -71,7 +189,7 @@ async def approve_suggestion(
     responses=errors(400, 404, 409),
 )
 async def reject_suggestion(
-    number: SuggestionNumber, app: CurrentApp, body: schemas.RejectRequest | None = None
+    number: SuggestionNumber, app: CurrentApp, body: RejectRequest | None = None
 ) -> JsonResponse[responses.SuggestionResponse]:
     suggestion = await app.skills.reject(number, reviewed_by=body.reviewed_by if body else None)
     return JsonResponse(responses.build_suggestion_response(suggestion))
@@ -83,7 +201,7 @@ async def reject_suggestion(
     responses=errors(400, 404, 409),
 )
 async def merge_suggestion(
-    number: SuggestionNumber, app: CurrentApp, body: schemas.MergeRequest
+    number: SuggestionNumber, app: CurrentApp, body: MergeRequest
 ) -> JsonResponse[responses.SuggestionResponse]:
     suggestion = await app.skills.merge(number, body.skill_id, reviewed_by=body.reviewed_by)
     return JsonResponse(responses.build_suggestion_response(suggestion))
@@ -91,9 +209,9 @@ async def merge_suggestion(
 
 @router.post("/skills/propose", summary="Propose skills from the tools in the catalogue", responses=errors(400))
 async def propose_skills(
-    app: CurrentApp, body: schemas.ProposeRequest | None = None
+    app: CurrentApp, body: ProposeRequest | None = None
 ) -> JsonResponse[responses.ProposalListResponse]:
-    proposals = await app.propose_skills.propose(**(body or schemas.ProposeRequest()).model_dump())
+    proposals = await app.propose_skills.propose(**(body or ProposeRequest()).model_dump())
     return JsonResponse(responses.build_proposals_response(proposals))
 
 
@@ -107,7 +225,7 @@ async def list_skills(
 @router.post(
     "/skills", summary="Add a skill, and classify the waiting tools", status_code=201, responses=errors(400, 409)
 )
-async def create_skill(app: CurrentApp, body: schemas.NewSkillRequest) -> JsonResponse[responses.SkillResponse]:
+async def create_skill(app: CurrentApp, body: NewSkillRequest) -> JsonResponse[responses.SkillResponse]:
     return JsonResponse(responses.build_skill_response(await app.skills.create(body.to_skill(body.id))), 201)
 
 
@@ -126,7 +244,7 @@ async def get_skill(
 
 @router.put("/skills/{skill_id}", summary="Replace a skill; its id stays", responses=errors(400, 404))
 async def replace_skill(
-    skill_id: SkillId, app: CurrentApp, body: schemas.SkillRequest
+    skill_id: SkillId, app: CurrentApp, body: SkillRequest
 ) -> JsonResponse[responses.SkillResponse]:
     return JsonResponse(responses.build_skill_response(await app.skills.replace(skill_id, body.to_skill(skill_id))))
 
@@ -150,7 +268,7 @@ async def list_skill_tools(skill_id: SkillId, app: CurrentApp) -> JsonResponse[r
 
 @router.put("/tools/{tool_id:path}/skills", summary="Set the skills of a tool", responses=errors(400, 404))
 async def assign_skills(
-    tool_id: ToolId, app: CurrentApp, body: schemas.ToolSkillsRequest
+    tool_id: ToolId, app: CurrentApp, body: ToolSkillsRequest
 ) -> JsonResponse[responses.ToolSkillsResponse]:
     return JsonResponse(responses.build_tool_skills_response(await app.skills.assign(tool_id, body.skill_ids)))
 
@@ -165,6 +283,6 @@ async def release_tool(tool_id: ToolId, app: CurrentApp) -> JsonResponse[respons
 
 
 @router.post("/sync", summary="Update catalogue, skills and index now", responses=errors(400))
-async def run_sync(app: CurrentApp, body: schemas.SyncRequest | None = None) -> JsonResponse[SyncResponse]:
-    body = body or schemas.SyncRequest()
+async def run_sync(app: CurrentApp, body: SyncRequest | None = None) -> JsonResponse[SyncResponse]:
+    body = body or SyncRequest()
     return JsonResponse(build_sync_response(await app.resync.run(reclassify=body.reclassify, force=body.force)))

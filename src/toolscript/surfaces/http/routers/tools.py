@@ -16,11 +16,10 @@ from toolscript.domain.search import MAX_CLOSEST
 from toolscript.domain.servers import TRACE_FIELDS, CallRelay, CallResult
 from toolscript.services.results.large_results import MAX_TOKENS, MIN_TOKENS
 from toolscript.surfaces.callers import find_user
-from toolscript.surfaces.http.bodies import read_body, run_while_connected
+from toolscript.surfaces.http.bodies import ONE_LINE, read_body, run_while_connected
 from toolscript.surfaces.http.dependencies import CALL, SEARCH, CurrentApp, get_caller
 from toolscript.surfaces.http.openapi import errors
 from toolscript.surfaces.http.responses import JsonResponse
-from toolscript.surfaces.http.schemas.models import ONE_LINE
 from toolscript.surfaces.json import tools as responses
 
 router = APIRouter(tags=["tools"], dependencies=[SEARCH])

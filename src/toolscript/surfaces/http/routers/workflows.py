@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
+from pydantic import Field
 
 from toolscript.domain.access import Scope
+from toolscript.domain.programs import Language
 from toolscript.domain.servers import CallRelay
 from toolscript.services.code.host import RunCaller
 from toolscript.surfaces.callers import find_user
+from toolscript.surfaces.http.bodies import RequestModel
 from toolscript.surfaces.http.dependencies import ADMIN, CurrentApp, get_caller
 from toolscript.surfaces.http.openapi import errors
 from toolscript.surfaces.http.responses import JsonResponse
-from toolscript.surfaces.http.schemas import workflows as schemas
 from toolscript.surfaces.json import workflows as responses
+from toolscript.surfaces.json.workflows import PARAMETERS, RESULT
+
+
+class WorkflowRequest(RequestModel):
+    """A program to save as a workflow."""
+
+    description: str = Field(description="What the workflow does: searches find it by this.")
+    language: Language = Field(description="The language of the program.")
+    source: str = Field(description="The program, as `POST /api/v1/run` takes it.")
+    parameters: dict[str, Any] | None = Field(default=None, description=PARAMETERS)
+    result: dict[str, Any] | None = Field(default=None, description=RESULT)
+
 
 router = APIRouter(prefix="/api/v1/workflows", tags=["workflows"], dependencies=[ADMIN])
 
@@ -39,7 +53,7 @@ async def get_workflow(name: Name, app: CurrentApp) -> JsonResponse[responses.Wo
     responses=errors(400, 404, 409, 429),
 )
 async def save_workflow(
-    name: Name, request: Request, app: CurrentApp, body: schemas.WorkflowRequest
+    name: Name, request: Request, app: CurrentApp, body: WorkflowRequest
 ) -> JsonResponse[responses.SavedWorkflowResponse]:
     workflow = responses.parse_workflow(name, body.model_dump())
     grant = request.scope["grant"]
