@@ -426,7 +426,6 @@ def get_variable(name: str) -> str:
 
 
 def get_rule(each: Field[Any]) -> SettingRule:
-    """Returns the rule of a setting's field."""
     rule: SettingRule = each.metadata["rule"]
     return rule
 

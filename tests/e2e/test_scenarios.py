@@ -170,7 +170,6 @@ def caches(data: Path) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.req("S-01")
 def test_natural_language_tool_discovery(toolscript: Toolscript) -> None:
-    """Scenario: Natural language tool discovery."""
     found = hits(toolscript("search", "find files containing specific text", "--json"))
     assert found[0]["toolId"] == "desktop-commander__search_code"
     for hit in found:
@@ -180,7 +179,6 @@ def test_natural_language_tool_discovery(toolscript: Toolscript) -> None:
 
 @pytest.mark.req("S-02")
 def test_typo_tolerant_keyword_search(toolscript: Toolscript) -> None:
-    """Scenario: Typo-tolerant keyword search."""
     mistyped = hits(toolscript("search", "read_fil", "--json"))[0]
     exact = hits(toolscript("search", "read_file", "--json"))[0]
     worse = hits(toolscript("search", "red_fil", "--json"))[0]
@@ -191,7 +189,6 @@ def test_typo_tolerant_keyword_search(toolscript: Toolscript) -> None:
 
 @pytest.mark.req("S-03")
 def test_semantic_intent_matching(toolscript: Toolscript) -> None:
-    """Scenario: Semantic intent matching."""
     found = hits(toolscript("search", "commit my changes to git", "--json"))
     shell = next(hit for hit in found if hit["toolId"] == "Shell__execute")
     assert "Capability inference (shell → git)" in shell["reason"]
@@ -263,7 +260,6 @@ def test_gpu_acceleration(toolscript: Toolscript, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.req("S-07")
 def test_model_selection_via_cli(toolscript: Toolscript, tmp_path: Path) -> None:
-    """Scenario: Model selection via CLI."""
     own = ("--data-dir", str(tmp_path / "data"))
     found = hits(toolscript("search", "read_file", "--json", "--model", OTHER_MODEL, *own, SEARCH_MODEL="hashed-64"))
     assert found[0]["toolId"] == "desktop-commander__read_file"
@@ -276,7 +272,6 @@ def test_model_selection_via_cli(toolscript: Toolscript, tmp_path: Path) -> None
 @pytest.mark.extended
 @pytest.mark.req("S-07")
 def test_model_selection_via_environment_variable(toolscript: Toolscript, tmp_path: Path) -> None:
-    """Scenario: Model selection via environment variable."""
     own = ("--data-dir", str(tmp_path / "data"))
     result = toolscript("search", "read_file", "--json", *own, SEARCH_MODEL=OTHER_MODEL)
     assert hits(result)[0]["toolId"] == "desktop-commander__read_file"
@@ -287,7 +282,6 @@ def test_model_selection_via_environment_variable(toolscript: Toolscript, tmp_pa
 
 @pytest.mark.req("S-07")
 async def test_query_prefix_for_retrieval_optimization(tmp_path: Path) -> None:
-    """Scenario: Query prefix for retrieval optimization."""
     hub_layout(tmp_path / "models" / "bge-small-en-v1.5")
     async with open_app(load_settings(variables={}, data_dir=tmp_path, search_model=BGE)) as app:
         embedder = app.model.embedder
@@ -336,7 +330,6 @@ def only_cache(folder: Path) -> Path:
 
 @pytest.mark.req("S-10")
 def test_cache_location_resolution(toolscript: Toolscript, small_config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scenario: Cache location resolution."""
     monkeypatch.delenv("TOOLSCRIPT_DATA_DIR")
     assert not (Path.home() / ".toolscript").exists()
     toolscript("search", "execute", "--model", "hashed-64", "--config", str(small_config))
@@ -347,7 +340,6 @@ def test_cache_location_resolution(toolscript: Toolscript, small_config: Path, m
 def test_custom_data_directory_via_environment_variable(
     toolscript: Toolscript, small_config: Path, tmp_path: Path
 ) -> None:
-    """Scenario: Custom data directory via environment variable."""
     custom = tmp_path / "custom" / "path"
     arguments = ("search", "execute", "--model", "hashed-64", "--config", str(small_config))
     toolscript(*arguments, DATA_DIR=str(custom))
@@ -357,7 +349,6 @@ def test_custom_data_directory_via_environment_variable(
 
 @pytest.mark.req("S-10")
 def test_custom_data_directory_via_cli_flag(toolscript: Toolscript, small_config: Path, tmp_path: Path) -> None:
-    """Scenario: Custom data directory via CLI flag."""
     custom, unused = tmp_path / "custom", tmp_path / "unused"
     arguments = ("search", "execute", "--model", "hashed-64", "--config", str(small_config))
     toolscript(*arguments, "--data-dir", str(custom), DATA_DIR=str(unused))
@@ -367,7 +358,6 @@ def test_custom_data_directory_via_cli_flag(toolscript: Toolscript, small_config
 
 @pytest.mark.req("S-10")
 def test_configuration_aware_cache_lookup(toolscript: Toolscript, tmp_path: Path) -> None:
-    """Scenario: Configuration-aware cache lookup."""
     data = tmp_path / "data"
     names: list[set[str]] = []
     for number, servers in enumerate([("Shell", "weather"), ("filesystem",), ("weather", "Shell")]):
@@ -394,7 +384,6 @@ async def read_index(settings: Settings, items: list[Item], *, forget_index: boo
 
 @pytest.mark.req("S-10")
 async def test_cache_creation_on_first_indexing(tmp_path: Path) -> None:
-    """Scenario: Cache creation on first indexing."""
     items = items_of("Shell", "database")
     assert (await read_index(small_settings(tmp_path), items)).embedded == len(items)
     (cache,) = caches(tmp_path).values()
@@ -405,7 +394,6 @@ async def test_cache_creation_on_first_indexing(tmp_path: Path) -> None:
 
 @pytest.mark.req("S-10")
 async def test_cache_validation_on_startup(tmp_path: Path) -> None:
-    """Scenario: Cache validation on startup."""
     items, settings = items_of("Shell", "database"), small_settings(tmp_path)
     await read_index(settings, items)
     assert (await read_index(settings, items)).embedded == 0
@@ -434,7 +422,6 @@ async def test_incremental_cache_updates(tmp_path: Path) -> None:
 
 @pytest.mark.req("S-10")
 async def test_cache_invalidation_on_schema_change(tmp_path: Path) -> None:
-    """Scenario: Cache invalidation on schema change."""
     items = items_of("Shell", "database")
     await read_index(small_settings(tmp_path), items)
     (before,) = caches(tmp_path).values()
@@ -450,7 +437,6 @@ async def test_cache_invalidation_on_schema_change(tmp_path: Path) -> None:
 
 @pytest.mark.req("S-05")
 def test_basic_search_invocation_with_default_output(toolscript: Toolscript) -> None:
-    """Scenario: Basic search invocation with default output."""
     confident, _, closest = toolscript("search", "read file contents").stdout.partition("Less sure:\n")
     assert closest
     header, *rows = confident.splitlines()
@@ -463,7 +449,6 @@ def test_basic_search_invocation_with_default_output(toolscript: Toolscript) -> 
 
 @pytest.mark.req("S-05")
 def test_limit_results_via_cli_flag(toolscript: Toolscript) -> None:
-    """Scenario: Limit results via CLI flag."""
     everything = hits(toolscript("search", "database query", "--limit", "50", "--threshold", "0", "--json"))
     limited = hits(toolscript("search", "database query", "--limit", "5", "--threshold", "0", "--json"))
     assert len(everything) > 5
@@ -472,7 +457,6 @@ def test_limit_results_via_cli_flag(toolscript: Toolscript) -> None:
 
 @pytest.mark.req("S-05")
 def test_limit_results_via_environment_variable(toolscript: Toolscript) -> None:
-    """Scenario: Limit results via environment variable."""
     found = hits(toolscript("search", "database query", "--threshold", "0", "--json", SEARCH_LIMIT="10"))
     assert len(found) == 10
     assert len(hits(toolscript("search", "database query", "--limit", "2", "--json"))) == 2
@@ -480,7 +464,6 @@ def test_limit_results_via_environment_variable(toolscript: Toolscript) -> None:
 
 @pytest.mark.req("S-05")
 def test_confidence_threshold_filtering_via_cli(toolscript: Toolscript) -> None:
-    """Scenario: Confidence threshold filtering via CLI."""
     everything = hits(toolscript("search", "read file contents", "--threshold", "0", "--limit", "50", "--json"))
     kept = hits(toolscript("search", "read file contents", "--threshold", "0.5", "--limit", "50", "--json"))
     assert kept == [hit for hit in everything if hit["confidence"] >= 0.5]
@@ -490,7 +473,6 @@ def test_confidence_threshold_filtering_via_cli(toolscript: Toolscript) -> None:
 
 @pytest.mark.req("S-05")
 def test_confidence_threshold_via_environment_variable(toolscript: Toolscript) -> None:
-    """Scenario: Confidence threshold via environment variable."""
     everything = hits(toolscript("search", "read file contents", "--threshold", "0", "--limit", "50", "--json"))
     result = toolscript("search", "read file contents", "--limit", "50", "--json", SEARCH_THRESHOLD="0.4")
     assert json.loads(result.stdout)["threshold"] == 0.4
@@ -499,7 +481,6 @@ def test_confidence_threshold_via_environment_variable(toolscript: Toolscript) -
 
 @pytest.mark.req("S-05")
 def test_default_threshold_and_limit_values(toolscript: Toolscript) -> None:
-    """Scenario: Default threshold and limit values."""
     everything = hits(toolscript("search", "find files", "--threshold", "0", "--limit", "50", "--json"))
     result = toolscript("search", "find files", "--json")
     assert json.loads(result.stdout)["threshold"] == 0.35
@@ -523,7 +504,6 @@ class Relay(HttpDouble):
 
 @pytest.mark.req("S-06")
 def test_typescript_types_output_format(toolscript: Toolscript, gateway: str, tmp_path: Path) -> None:
-    """Scenario: TypeScript types output format."""
     with Relay(gateway) as relay, announce_gateway(load_settings(data_dir=tmp_path), relay.root):
         shown = toolscript("search", "read file", "--output", "types", DATA_DIR=str(tmp_path)).stdout
     found = json.loads(get(f"{gateway}/search?q=read+file&limit=3"))["results"]
@@ -549,7 +529,6 @@ def test_typescript_types_output_format(toolscript: Toolscript, gateway: str, tm
 
 @pytest.mark.req("S-05")
 def test_no_results_found(toolscript: Toolscript) -> None:
-    """Scenario: No results found."""
     first, second = toolscript("search", "play the xylophone").stdout.splitlines()
     assert first == "No tools found matching query"
     assert "different keywords" in second
@@ -576,7 +555,6 @@ def get(url: str) -> str:
 
 @pytest.mark.req("S-04")
 def test_search_endpoint_invocation(gateway: str) -> None:
-    """Scenario: Search endpoint invocation."""
     response = json.loads(get(f"{gateway}/search?q=find+files&limit=5"))
     assert response.keys() == {"query", "results", "totalResults", "threshold"}
     assert (response["query"], response["threshold"]) == ("find files", 0.35)
@@ -594,7 +572,6 @@ def test_search_endpoint_invocation(gateway: str) -> None:
 
 @pytest.mark.req("S-04")
 async def test_search_endpoint_error_handling(small: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scenario: Search endpoint error handling."""
     set_limits(monkeypatch, open_app=0.01)
     server = HttpServer(replace(small, port=0))
     serving = asyncio.create_task(server.run())
@@ -647,20 +624,17 @@ async def confirm_weight(by_alpha: Mapping[str, App], alpha: str, weight: float)
 
 @pytest.mark.req("S-01")
 async def test_configure_semantic_weight_alpha_via_environment(by_alpha: Mapping[str, App]) -> None:
-    """Scenario: Configure semantic weight (alpha) via environment."""
     await confirm_weight(by_alpha, "0.8", 0.8)
 
 
 @pytest.mark.req("S-01")
 async def test_default_alpha_value(by_alpha: Mapping[str, App]) -> None:
-    """Scenario: Default alpha value."""
     assert by_alpha[""].settings.search_alpha == 0.7
     await confirm_weight(by_alpha, "", 0.7)
 
 
 @pytest.mark.req("S-10")
 async def test_disable_embedding_cache_via_environment(tmp_path: Path) -> None:
-    """Scenario: Disable embedding cache via environment."""
     items, cached = items_of("Shell", "database"), small_settings(tmp_path)
     await read_index(cached, items)
     (kept,) = caches(tmp_path).values()
@@ -676,7 +650,6 @@ async def test_disable_embedding_cache_via_environment(tmp_path: Path) -> None:
 
 @pytest.mark.req("S-09")
 def test_disable_gpu_acceleration_via_environment(toolscript: Toolscript, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scenario: Disable GPU acceleration via environment."""
     tried: list[list[str]] = []
     real = onnxruntime.InferenceSession
 
@@ -696,7 +669,6 @@ def test_disable_gpu_acceleration_via_environment(toolscript: Toolscript, monkey
 
 @pytest.mark.req("S-09")
 def test_force_gpu_acceleration_via_environment(toolscript: Toolscript, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scenario: Force GPU acceleration via environment."""
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CPUExecutionProvider"])
     refused = toolscript("search", "read_file", code=3, SEARCH_DEVICE="gpu")
     assert "TOOLSCRIPT_SEARCH_DEVICE=gpu" in refused.stderr
@@ -721,20 +693,17 @@ def types(toolscript: Toolscript, gateway: str, tmp_path: Path, wanted: str) -> 
 
 @pytest.mark.req("G-06")
 def test_filter_by_server_name(toolscript: Toolscript, gateway: str, tmp_path: Path) -> None:
-    """Scenario: Filter by server name."""
     module = types(toolscript, gateway, tmp_path, "github")
     assert call(module) == {"github__create_issue", "github__list_pull_requests"}
 
 
 @pytest.mark.req("G-06")
 def test_filter_by_specific_tool(toolscript: Toolscript, gateway: str, tmp_path: Path) -> None:
-    """Scenario: Filter by specific tool."""
     assert call(types(toolscript, gateway, tmp_path, "myserver__echo")) == {"myserver__echo"}
 
 
 @pytest.mark.req("G-06")
 def test_filter_multiple_servers_and_tools(toolscript: Toolscript, gateway: str, tmp_path: Path) -> None:
-    """Scenario: Filter multiple servers and tools."""
     module = types(toolscript, gateway, tmp_path, "github,myserver__echo,otherserver__read_file")
     assert call(module) == {
         "github__create_issue",

@@ -105,7 +105,6 @@ class _JsoncParser:
         return JsoncDocument(root, self._repeated)
 
     def _parse_value(self, node: JsoncNode) -> None:
-        """Parses the next value into the node."""
         opening = self._next()
         node.start = self._at
         match opening:

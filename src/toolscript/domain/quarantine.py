@@ -145,7 +145,6 @@ def describe_definition(item: Item) -> dict[str, Any]:
 
 
 def parse_definition(stored: Mapping[str, Any]) -> Item:
-    """The item of a stored definition."""
     names = {each.name for each in fields(Item)}
     return Item(**{k: v for k, v in stored.items() if k in names} | {"type": ItemType(stored["type"])})
 

@@ -46,7 +46,6 @@ class ItemFacts:
 
 
 def build_facts(stored: StoredItem, digest: str, capabilities: Capabilities) -> ItemFacts:
-    """Builds the facts about an item with that digest."""
     item = stored.item
     name, server, description = words(item.name), words(item.server), words(item.description)
     return ItemFacts(

@@ -157,7 +157,6 @@ class Reconciler:
 
 
 def split_batches(items: Sequence[T], size: int) -> Iterator[list[T]]:
-    """The items in lists of at most that size."""
     for start in range(0, len(items), size):
         yield list(items[start : start + size])
 

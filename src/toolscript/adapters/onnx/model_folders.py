@@ -131,7 +131,6 @@ def download(name: str, cache_dir: Path, hub_url: str, token: str | None = None)
 
 
 def unknown_model(name: str) -> Invalid:
-    """The error for an unknown model name."""
     names = [c.names[1] for c in read_registry()]
     return Invalid(
         f"unknown model {name!r}: use one of {', '.join(names)}, or the path of a folder with an ONNX model "

@@ -100,8 +100,6 @@ class QdrantServerIndex(QdrantIndex):
 
 @dataclass(frozen=True, slots=True)
 class _ServerCollection:
-    """One collection on a server."""
-
     client: AsyncQdrantClient
     name: str
     collection: Collection

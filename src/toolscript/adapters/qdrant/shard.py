@@ -98,7 +98,6 @@ def _describe_damage(folder: Path, reason: str) -> IndexDamaged:
 
 
 def locate_generation(folder: Path, number: int) -> Path:
-    """The folder of a generation."""
     return folder / f"generation-{number}"
 
 

@@ -14,7 +14,6 @@ def name_format(file: Path) -> str:
 
 
 def find_format(name: str) -> FileFormat:
-    """The format of that name."""
     # Imported here, because most users have JSON alone.
     if name == "toml":
         from toolscript.configuration.formats.toml import TomlFormat

@@ -312,7 +312,6 @@ def check_skill(skill: Skill) -> Skill:
 
 
 def find_free_id(name: str, taken: Collection[str]) -> str:
-    """A free id for a skill of that name."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     slug = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")
     if not ID.fullmatch(slug):

@@ -59,7 +59,6 @@ async def run_concurrently(
 
 
 async def iterate_async(items: Iterable[T]) -> AsyncIterator[T]:
-    """The items as an asynchronous iterator."""
     for item in items:
         yield item
 

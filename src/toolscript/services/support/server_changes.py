@@ -39,5 +39,4 @@ def describe_program(runs: str, variables: Sequence[str], *, is_command: bool) -
 
 
 def describe_login(user: str) -> str:
-    """The user of a login."""
     return f"login of {user}" if user else "login of the installation"

@@ -100,7 +100,6 @@ def build_page_response(page: DocumentPage) -> DocumentPageResponse:
 
 
 def build_hit_response(hit: DocumentHit) -> DocumentHitResponse:
-    """Builds one hit."""
     return {
         "doc_id": hit.doc_id,
         "score": hit.score,

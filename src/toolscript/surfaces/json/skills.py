@@ -164,7 +164,6 @@ def build_tool_skills_response(stored: StoredItem) -> ToolSkillsResponse:
 
 
 def build_suggestion_response(suggestion: Suggestion) -> SuggestionResponse:
-    """Builds one suggestion."""
     return {
         "id": suggestion.number or 0,
         "name": suggestion.name,

@@ -69,7 +69,6 @@ def parse_workflow(name: str, body: Mapping[str, Any]) -> Workflow:
 
 
 def build_workflows_response(workflows: Sequence[Workflow]) -> WorkflowListResponse:
-    """Builds the list of workflows."""
     return {"workflows": [_build_summary(workflow) for workflow in workflows], "total": len(workflows)}
 
 

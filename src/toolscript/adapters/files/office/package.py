@@ -31,7 +31,6 @@ class Properties:
 
 
 def read_relations(archive: ZipFile, path: str) -> dict[str, Relation]:
-    """Returns the relations of a file in the archive by id."""
     folder, name = posixpath.split(path)
     place = f"{folder}/_rels/{name}.rels"
     if place not in archive.NameToInfo:  # a dict: `namelist` takes the square of a number of slides
@@ -59,6 +58,5 @@ def read_properties(archive: ZipFile, path: str = "docProps/core.xml") -> Proper
 
 
 def find_text(root: Element, name: str) -> str:
-    """Returns the text of the first element of that name."""
     found = next(root.iter(name), None)
     return clean_prose("".join(found.itertext())) if found is not None else ""

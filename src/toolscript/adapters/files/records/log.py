@@ -18,7 +18,6 @@ _COLOURS = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
 
 
 def read_log(text: str) -> ParsedBook:
-    """Parses a log."""
     lines = _COLOURS.sub("", text.replace("\r\n", "\n").replace("\r", "\n")).split("\n")
     return ParsedBook(list(_build_parts(list(_group_entries(lines)))))
 

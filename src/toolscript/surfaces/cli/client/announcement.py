@@ -129,7 +129,6 @@ def find_process_start(pid: int) -> str | None:
 
 
 def make_absolute(config: Path | None) -> str | None:
-    """The absolute path of a configuration file."""
     return str(config.expanduser().absolute()) if config else None
 
 
