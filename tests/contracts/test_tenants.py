@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.contracts.engines import INDEXES, open_index
+from tests.fixtures.event_sinks import NoEvents
 from tests.fixtures.examples import choose, scale_examples
 from toolscript.adapters.memory import HashedEmbedder
 from toolscript.adapters.sql.database import Database
@@ -67,14 +68,6 @@ KINDS: list[dict[str, Any]] = [
     {"search_type": SearchType.HYBRID, "fusion": "rrf"},
     {"search_type": SearchType.HYBRID, "fusion": "zscore"},
 ]
-
-
-class NoEvents:
-    """Ignores events."""
-
-    def record(self, event: object) -> None: ...
-
-    async def close(self) -> None: ...
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import pytest
 import Stemmer
 
 from tests.fixtures.databases import open_memory_database
+from tests.fixtures.event_sinks import NoEvents
 from toolscript.adapters.memory import MemoryIndex
 from toolscript.adapters.sql.documents import SqlDocuments
 from toolscript.domain.access import Principal
@@ -30,22 +31,12 @@ TENANT = Principal("readers")
 STEP = 3
 
 
-class _Nobody:
-    """Where events go that nobody wants."""
-
-    def record(self, event: object) -> None:
-        """Takes it."""
-
-    async def close(self) -> None:
-        """Nothing to close."""
-
-
 async def _by_word(data: DocumentSet) -> float:
     database, index = open_memory_database(), MemoryIndex()
     await index.open(documents_collection("none", 1))
     store = SqlDocuments(database)
     await IngestDocuments(store, index, None).put(TENANT.tenant, [d for d in data.documents if d.text.strip()])
-    search = DocumentSearch(Retriever(None, index), index, store, Plans({}), PageTokens(b"x" * 32), _Nobody())
+    search = DocumentSearch(Retriever(None, index), index, store, Plans({}), PageTokens(b"x" * 32), NoEvents())
     scores = []
     for query in data.queries:
         ask = DocumentQuery(query.text, top_k=100, search_type=SearchType.KEYWORD, include_snippets=False)

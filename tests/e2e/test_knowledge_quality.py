@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks.books import BOOKS, NoBooks, lay_out, write_questions
 from tests.fixtures.databases import open_memory_database
+from tests.fixtures.event_sinks import NoEvents
 from toolscript.adapters.files.reader import FileBooks
 from toolscript.adapters.memory import MemoryIndex
 from toolscript.adapters.onnx.embedder import OnnxEmbedder
@@ -27,16 +28,6 @@ MANUAL = next(book for book in BOOKS if book.name == "policy")
 # The chapters that answer questions, half of the book: embedding the rest takes half a minute.
 CHAPTERS = (3, 4, 5, 6, 9, 10, 11, 12)
 CHAPTER = re.compile(r"\n(?=\d+\. [^\n]+\n\*{5,}\n)")
-
-
-class _Nobody:
-    """Where events go that nobody wants."""
-
-    def record(self, event: object) -> None:
-        """Takes it."""
-
-    async def close(self) -> None:
-        """Nothing to close."""
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +56,7 @@ async def test_four_of_five_questions_find_the_section_that_answers_them(manual:
     database, index = open_memory_database(), MemoryIndex()
     store = SqlKnowledge(database)
     ingest = IngestKnowledge(store, index, minilm, FileBooks(), None)
-    search = KnowledgeSearch(Retriever(minilm, index), index, store, _Nobody())
+    search = KnowledgeSearch(Retriever(minilm, index), index, store, NoEvents())
     outcome = await evaluate_books(ingest, search, manual, "semantic")
     await database.close()
     assert len(outcome.scores) >= 12

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
+from tests.fixtures.command_line import invoke, run_json
 from tests.fixtures.examples import choose
 from toolscript.app.app import open_app
 from toolscript.domain.documents import Document
@@ -19,7 +20,6 @@ from toolscript.domain.errors import Invalid
 from toolscript.settings import load_settings
 from toolscript.surfaces.cli.client.announcement import announce_gateway
 from toolscript.surfaces.cli.client.gateway import MAX_BODY_BYTES, encode_json, send_to_gateway
-from toolscript.surfaces.cli.main import run
 from toolscript.surfaces.cli.terminal.values import parse_conditions, parse_pairs, parse_value
 from toolscript.surfaces.http import input_limits
 
@@ -30,19 +30,6 @@ Toolscript = Callable[..., Result]
 PAGE = """<!doctype html><html><head><title>Bees &amp; hives</title><style>p { color: red }</style>
 <script>document.write("<p>never</p>")</script></head><body><h1>Keeping bees</h1>
 <p>A hive needs <b>shade</b>.<br>And water.</p><noscript>neither</noscript><ul><li>one<li>two</ul></body></html>"""
-
-
-def invoke(*arguments: str, code: int = 0) -> Result:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", ["toolscript", *arguments])
-        result = CliRunner().invoke(run, list(arguments))
-    assert result.exit_code == code, result.output
-    assert "Traceback" not in result.output
-    return result
-
-
-def run_json(*arguments: str) -> Any:
-    return json.loads(invoke(*arguments, "--json").stdout)
 
 
 @pytest.fixture(params=choose(["alone", "with a gateway"], "alone"))

@@ -13,6 +13,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.fixtures.command_line import read_json
 from tests.fixtures.examples import choose
 from tests.servers import make_scripted_spec
 from toolscript.surfaces.cli.main import run
@@ -77,11 +78,6 @@ def configure(servers: Mapping[str, Any], file: Path = Path(".toolscript.json"))
     return file
 
 
-def data_of(result: Result) -> Any:
-    assert len(result.stdout.splitlines()) == 1
-    return json.loads(result.stdout)
-
-
 def refusal(result: Result) -> Any:
     """The envelope on standard error, with nothing on standard output."""
     assert result.stdout == ""
@@ -107,7 +103,7 @@ def test_servers_are_listed_with_their_state_counts_and_reason(toolscript: Tools
 @pytest.mark.req("G-09", "G-02")
 def test_servers_are_listed_as_json(toolscript: Toolscript) -> None:
     configure({"good": make_scripted_spec(tools=["echo"]), "none": {"command": "no-such-command"}})
-    printed = data_of(toolscript("list-servers", "--json"))
+    printed = read_json(toolscript("list-servers", "--json"))
     assert printed["configurationError"] is None
     good, none = printed["servers"]
     assert (good["name"], good["state"], good["reason"], good["tools"]) == ("good", "ready", None, 1)
@@ -118,7 +114,7 @@ def test_servers_are_listed_as_json(toolscript: Toolscript) -> None:
 @pytest.mark.req("G-09", "G-02")
 def test_lazy_servers_are_tried_once(toolscript: Toolscript, tmp_path: Path) -> None:
     configure({"rare": count_starts(make_scripted_spec(), tmp_path / "starts") | {"start": "lazy"}})
-    (rare,) = data_of(toolscript("list-servers", "--json"))["servers"]
+    (rare,) = read_json(toolscript("list-servers", "--json"))["servers"]
     assert rare["state"] in {"ready", "asleep"}  # listed, and perhaps stopped already
     assert (rare["reason"], rare["tools"]) == (None, 8)
     assert starts(tmp_path / "starts") == 1
@@ -130,9 +126,9 @@ def test_a_lazy_server_is_indexed_and_called_without_a_gateway(
 ) -> None:
     monkeypatch.setenv("TOOLSCRIPT_SERVER_START", "lazy")
     configure({"rare": count_starts(make_scripted_spec(), tmp_path / "starts")})
-    (synced,) = data_of(toolscript("sync", "--json"))["servers"]
+    (synced,) = read_json(toolscript("sync", "--json"))["servers"]
     assert (synced["name"], synced["error"], synced["added"]) == ("rare", None, 8)
-    assert data_of(toolscript("call", "rare__echo", "--arg", "text=x", "--json")) == {"text": "x"}
+    assert read_json(toolscript("call", "rare__echo", "--arg", "text=x", "--json")) == {"text": "x"}
     assert starts(tmp_path / "starts") == 2
 
 
@@ -140,7 +136,7 @@ def test_a_lazy_server_is_indexed_and_called_without_a_gateway(
 def test_servers_are_connected_again_every_time(toolscript: Toolscript, tmp_path: Path) -> None:
     configure({"good": count_starts(make_scripted_spec(), tmp_path / "starts")})
     for times in (1, 2):
-        assert [s["state"] for s in data_of(toolscript("list-servers", "--json"))["servers"]] == ["ready"]
+        assert [s["state"] for s in read_json(toolscript("list-servers", "--json"))["servers"]] == ["ready"]
         assert starts(tmp_path / "starts") == times
 
 
@@ -148,7 +144,7 @@ def test_servers_are_connected_again_every_time(toolscript: Toolscript, tmp_path
 def test_it_exits_with_3_when_no_server_is_ready(toolscript: Toolscript) -> None:
     configure({"bad": make_scripted_spec(crash=True), "none": {"command": "no-such-command"}})
     assert "failed" in toolscript("list-servers", code=3).stdout
-    assert {s["state"] for s in data_of(toolscript("list-servers", "--json", code=3))["servers"]} == {"failed"}
+    assert {s["state"] for s in read_json(toolscript("list-servers", "--json", code=3))["servers"]} == {"failed"}
 
 
 @pytest.mark.req("G-09")
@@ -184,7 +180,7 @@ def test_tools_can_be_filtered_and_printed_as_json(toolscript: Toolscript) -> No
         "nobody": [],
     }
     for wanted, found in expected.items():
-        printed = data_of(toolscript("list-tools", wanted, "--json"))
+        printed = read_json(toolscript("list-tools", wanted, "--json"))
         assert [tool["toolId"] for tool in printed["tools"]] == found
         assert printed["totalTools"] == len(found)
 
@@ -199,7 +195,7 @@ def test_a_filter_without_matches_is_reported_on_standard_error(toolscript: Tool
 
 @pytest.mark.req("G-09")
 def test_without_a_configuration_the_demo_catalogue_is_listed(toolscript: Toolscript) -> None:
-    assert data_of(toolscript("list-tools", "--json"))["totalTools"] == 56
+    assert read_json(toolscript("list-tools", "--json"))["totalTools"] == 56
 
 
 # --- get-types ---
@@ -243,7 +239,7 @@ def test_a_python_client_is_printed(toolscript: Toolscript) -> None:
 def test_a_client_can_be_printed_as_json(toolscript: Toolscript) -> None:
     for language in ("typescript", "python"):
         plain = toolscript("get-types", "--language", language).stdout
-        assert data_of(toolscript("get-types", "--language", language, "--json")) == {
+        assert read_json(toolscript("get-types", "--language", language, "--json")) == {
             "language": language,
             "source": plain,
         }
@@ -267,7 +263,7 @@ def test_a_client_can_be_printed_as_json(toolscript: Toolscript) -> None:
 def test_a_tool_is_called_with_arguments_given_in_any_of_three_ways(
     toolscript: Toolscript, arguments: list[str], given: str | None, answer: dict[str, Any]
 ) -> None:
-    assert data_of(toolscript("call", "good__echo", *arguments, "--json", given=given)) == answer
+    assert read_json(toolscript("call", "good__echo", *arguments, "--json", given=given)) == answer
 
 
 @pytest.mark.req("G-09", "G-05")
@@ -337,14 +333,14 @@ def test_a_call_starts_only_the_server_of_its_tool(toolscript: Toolscript, tmp_p
     assert {name: starts(file) for name, file in files.items()} == {"good": 1, "other": 1}
     toolscript("call", "other__pid")
     assert {name: starts(file) for name, file in files.items()} == {"good": 1, "other": 2}
-    assert data_of(toolscript("list-tools", "good", "--json"))["totalTools"] == 8
+    assert read_json(toolscript("list-tools", "good", "--json"))["totalTools"] == 8
     assert {name: starts(file) for name, file in files.items()} == {"good": 1, "other": 2}
 
 
 @pytest.mark.req("G-09", "G-01")
 def test_a_tool_that_the_configuration_excludes_does_not_exist(toolscript: Toolscript) -> None:
     configure({"good": make_scripted_spec() | {"includeTools": ["e*", "pid"], "excludeTools": ["env"]}})
-    assert [t["toolName"] for t in data_of(toolscript("list-tools", "--json"))["tools"]] == ["echo", "error", "pid"]
+    assert [t["toolName"] for t in read_json(toolscript("list-tools", "--json"))["tools"]] == ["echo", "error", "pid"]
     toolscript("call", "good__env", "--arg", "name=HOME", code=4)
 
 
@@ -385,23 +381,23 @@ def test_refresh_connects_again_and_finds_new_tools(toolscript: Toolscript, tmp_
 def test_a_server_that_fails_is_reported_and_the_others_are_searched(toolscript: Toolscript) -> None:
     configure({"good": make_scripted_spec(), "bad": make_scripted_spec(crash=True)})
     result = toolscript("search", "echo", "--json")
-    assert data_of(result)["results"][0]["toolId"] == "good__echo"
+    assert read_json(result)["results"][0]["toolId"] == "good__echo"
     assert "server bad: exited with code 3" in result.stderr
     again = toolscript("search", "echo", "--json")
-    assert data_of(again)["results"][0]["toolId"] == "good__echo"
+    assert read_json(again)["results"][0]["toolId"] == "good__echo"
     assert "not indexed yet: bad" in again.stderr
 
 
 @pytest.mark.req("S-05", "G-03")
 def test_an_edit_of_the_configuration_is_applied_by_a_sync_or_a_refresh(toolscript: Toolscript) -> None:
     configure({"good": make_scripted_spec(tools=["echo", "pid"]), "other": make_scripted_spec(tools=["pid"])})
-    assert data_of(toolscript("list-tools", "--json"))["totalTools"] == 3
+    assert read_json(toolscript("list-tools", "--json"))["totalTools"] == 3
     configure({"good": make_scripted_spec(tools=["echo", "pid"]) | {"excludeTools": ["pid"]}})
     toolscript("sync")
-    assert [t["toolId"] for t in data_of(toolscript("list-tools", "--json"))["tools"]] == ["good__echo"]
+    assert [t["toolId"] for t in read_json(toolscript("list-tools", "--json"))["tools"]] == ["good__echo"]
     configure({"good": make_scripted_spec(tools=["echo", "pid"]), "new": make_scripted_spec(tools=["env"])})
     result = toolscript("search", "env", "--refresh", "--json")
-    assert data_of(result)["results"][0]["toolId"] == "new__env"
+    assert read_json(result)["results"][0]["toolId"] == "new__env"
 
 
 @pytest.mark.req("G-01", "G-09")
@@ -415,7 +411,7 @@ def test_the_file_of_the_home_folder_is_read_too_and_that_of_this_folder_wins(
         home / ".toolscript.json",
     )
     configure({"both": make_scripted_spec(tools=["echo"])})
-    printed = data_of(toolscript("list-tools", "--json"))["tools"]
+    printed = read_json(toolscript("list-tools", "--json"))["tools"]
     assert [t["toolId"] for t in printed] == ["both__echo", "home__pid"]
 
 
@@ -480,8 +476,8 @@ def test_a_missing_configuration_file_is_an_error(toolscript: Toolscript, tmp_pa
 @pytest.mark.req("S-05", "G-09")
 @pytest.mark.usefixtures("good")
 def test_search_prints_json_and_a_table(toolscript: Toolscript) -> None:
-    printed = data_of(toolscript("search", "good__echo", "--output", "json", "--limit", "1"))
-    assert printed == data_of(toolscript("search", "good__echo", "--json", "--limit", "1"))
+    printed = read_json(toolscript("search", "good__echo", "--output", "json", "--limit", "1"))
+    assert printed == read_json(toolscript("search", "good__echo", "--json", "--limit", "1"))
     assert printed["results"][0] == {
         "toolId": "good__echo",
         "serverName": "good",

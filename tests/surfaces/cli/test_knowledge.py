@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
+from tests.fixtures.command_line import invoke, run_json
 from tests.fixtures.examples import choose
 from tests.fixtures.knowledge_search import stock_mongo
 from tests.fixtures.limits import set_limits
@@ -20,7 +21,6 @@ from tests.servers.preloaded import toolscript_command
 from tests.surfaces.cli.data_folders import copy_data
 from toolscript.settings import load_settings
 from toolscript.surfaces.cli.client.gateway import send_to_gateway
-from toolscript.surfaces.cli.main import run
 
 pytestmark = [pytest.mark.req("K-06", "G-09"), pytest.mark.usefixtures("small_texts_read_here")]
 
@@ -43,19 +43,6 @@ Honey is taken off in late summer, when the combs are capped.
 """
 TIDES = "Tides\n=====\n\nMoons\n-----\n\nSpring tides come with the new moon, neap tides with the half moon.\n"
 PAGE = "<html><head><title>Lamps</title></head><body><h1>Lamps</h1><p>A lamp wants oil and a wick.</p></body></html>"
-
-
-def invoke(*arguments: str, code: int = 0, given: str | bytes | None = None) -> Result:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", ["toolscript", *arguments])
-        result = CliRunner().invoke(run, list(arguments), input=given)
-    assert result.exit_code == code, result.output
-    assert "Traceback" not in result.output
-    return result
-
-
-def run_json(*arguments: str, **how: Any) -> Any:
-    return json.loads(invoke(*arguments, "--json", **how).stdout)
 
 
 def knowledge(*arguments: str, **how: Any) -> Result:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
+from tests.fixtures.command_line import invoke, read_json
 from tests.fixtures.examples import choose
 from tests.servers.gateway import run_gateway
 from tests.surfaces.cli.data_folders import copy_data
@@ -21,7 +22,6 @@ from toolscript.services.skills.skills import CountedSkill
 from toolscript.services.skills.skills_file import load_skills
 from toolscript.settings import load_settings
 from toolscript.surfaces.cli.commands.skills import to_toml
-from toolscript.surfaces.cli.main import run
 from toolscript.surfaces.json.skills import build_skills_response
 
 Toolscript = Callable[..., Result]
@@ -44,15 +44,6 @@ def prepared(synced_demo: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
     asyncio.run(fill())
     return data
-
-
-def invoke(*arguments: str, code: int = 0, given: str | None = None) -> Result:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", ["toolscript", *arguments])
-        result = CliRunner().invoke(run, list(arguments), input=given)
-    assert result.exit_code == code, result.output
-    assert "Traceback" not in result.output
-    return result
 
 
 @pytest.fixture(params=choose(["alone", "with a gateway"], "alone"))
@@ -89,11 +80,6 @@ def alone(prepared: Path, small_folder: Path) -> Toolscript:
     return invoke
 
 
-def data_of(result: Result) -> Any:
-    assert len(result.stdout.splitlines()) == 1
-    return json.loads(result.stdout)
-
-
 def refusal(result: Result) -> Any:
     """The envelope on standard error, with nothing on standard output."""
     assert result.stdout == ""
@@ -101,7 +87,7 @@ def refusal(result: Result) -> Any:
 
 
 def numbers(toolscript: Toolscript, status: str = "pending") -> dict[str, int]:
-    listed = data_of(toolscript("skills", "suggestions", "--status", status, "--json"))
+    listed = read_json(toolscript("skills", "suggestions", "--status", status, "--json"))
     assert listed["total"] == len(listed["suggestions"])
     return {s["name"]: s["id"] for s in listed["suggestions"]}
 
@@ -116,7 +102,7 @@ def test_a_change_of_the_demo_says_that_it_will_not_last(toolscript: Toolscript)
 
 @pytest.mark.req("H-09")
 def test_a_skill_is_added_changed_and_removed(toolscript: Toolscript) -> None:
-    added = data_of(toolscript("skills", "add", *BEES, "--json"))
+    added = read_json(toolscript("skills", "add", *BEES, "--json"))
     assert added.pop("tool_count") == 0
     assert added == {
         "id": "bee_keeping",
@@ -128,7 +114,7 @@ def test_a_skill_is_added_changed_and_removed(toolscript: Toolscript) -> None:
         "is_active": True,
     }
     changes = ["--description", "Bees.", "--keyword", "", "--domain", "", "--inactive"]
-    changed = data_of(toolscript("skills", "edit", "bee_keeping", *changes, "--json"))
+    changed = read_json(toolscript("skills", "edit", "bee_keeping", *changes, "--json"))
     assert changed == added | {
         "description": "Bees.",
         "keywords": [],
@@ -136,17 +122,17 @@ def test_a_skill_is_added_changed_and_removed(toolscript: Toolscript) -> None:
         "is_active": False,
         "tool_count": 0,
     }
-    assert data_of(toolscript("skills", "show", "bee_keeping", "--json")) == changed | {"tools": []}
-    every, used = (data_of(toolscript("skills", "list", *o, "--json")) for o in ([], ["--active-only"]))
+    assert read_json(toolscript("skills", "show", "bee_keeping", "--json")) == changed | {"tools": []}
+    every, used = (read_json(toolscript("skills", "list", *o, "--json")) for o in ([], ["--active-only"]))
     assert [s for s in every["skills"] if s not in used["skills"]] == [changed]
     assert every["total"] == used["total"] + 1
-    assert data_of(toolscript("skills", "remove", "bee_keeping", "--yes", "--json")) == {"removed": "bee_keeping"}
-    assert data_of(toolscript("skills", "list", "--json")) == used
+    assert read_json(toolscript("skills", "remove", "bee_keeping", "--yes", "--json")) == {"removed": "bee_keeping"}
+    assert read_json(toolscript("skills", "list", "--json")) == used
 
 
 @pytest.mark.req("H-09")
 def test_a_skill_is_shown_with_its_tools(reading: Toolscript) -> None:
-    shown = data_of(reading("skills", "show", "email", "--json"))
+    shown = read_json(reading("skills", "show", "email", "--json"))
     assert shown["tool_count"] == len(shown["tools"]) > 0
     assert all(t["server"] == "email" for t in shown["tools"])
     assert {"id", "confidence", "origin", "is_primary", "description"} <= shown["tools"][0].keys()
@@ -160,7 +146,7 @@ def test_a_skill_is_shown_with_its_tools(reading: Toolscript) -> None:
 @pytest.mark.req("H-08")
 def test_skills_are_found_by_what_they_are_for(reading: Toolscript) -> None:
     search = ["skills", "search", "read a file", "--limit", "1", "--threshold", "0.1"]
-    found = data_of(reading(*search, "--json"))
+    found = read_json(reading(*search, "--json"))
     assert [hit["id"] for hit in found] == ["file_operations"]
     header, first = reading(*search).stdout.splitlines()
     assert header.split() == ["Skill", "Score", "Tools", "Name"]
@@ -178,15 +164,15 @@ def test_skills_are_found_by_what_they_are_for(reading: Toolscript) -> None:
 
 @pytest.mark.req("H-10")
 def test_a_person_assigns_a_tool_to_skills_and_releases_it(toolscript: Toolscript) -> None:
-    assigned = data_of(toolscript("skills", "assign", READ, "email", "file_operations", "--json"))
+    assigned = read_json(toolscript("skills", "assign", READ, "email", "file_operations", "--json"))
     assert [(s["skill_id"], s["origin"], s["is_primary"]) for s in assigned["skills"]] == [
         ("email", "human", True),
         ("file_operations", "human", False),
     ]
     again = toolscript("skills", "assign", READ, "email", "file_operations").stdout
     assert again == f"{READ} is in email (a person), file_operations (a person, not first)\n"
-    assert READ in [t["id"] for t in data_of(toolscript("skills", "show", "email", "--json"))["tools"]]
-    released = data_of(toolscript("skills", "release", READ, "--json"))
+    assert READ in [t["id"] for t in read_json(toolscript("skills", "show", "email", "--json"))["tools"]]
+    released = read_json(toolscript("skills", "release", READ, "--json"))
     assert ("file_operations", "embedding_auto") in [(s["skill_id"], s["origin"]) for s in released["skills"]]
     assert "human" not in {s["origin"] for s in released["skills"]}
 
@@ -198,13 +184,13 @@ def test_suggestions_are_approved_rejected_and_merged_once_each(toolscript: Tool
     travel, glasses, choirs = map(str, waiting.values())
 
     renamed = ["--id", "time", "--name", "Time", "--description", "Clocks.", "--by", "ada"]
-    made = data_of(toolscript("skills", "approve", travel, *renamed, "--json"))
+    made = read_json(toolscript("skills", "approve", travel, *renamed, "--json"))
     assert (made["id"], made["name"], made["description"], made["keywords"]) == ("time", "Time", "Clocks.", ["why"])
-    assert EVENT in [t["id"] for t in data_of(toolscript("skills", "show", "time", "--json"))["tools"]]
+    assert EVENT in [t["id"] for t in read_json(toolscript("skills", "show", "time", "--json"))["tools"]]
 
-    merged = data_of(toolscript("skills", "merge", glasses, "email", "--by", "bob", "--json"))
+    merged = read_json(toolscript("skills", "merge", glasses, "email", "--by", "bob", "--json"))
     assert (merged["status"], merged["reviewed_by"], merged["source_tool_id"]) == ("merged", "bob", READ)
-    assert READ in [t["id"] for t in data_of(toolscript("skills", "show", "email", "--json"))["tools"]]
+    assert READ in [t["id"] for t in read_json(toolscript("skills", "show", "email", "--json"))["tools"]]
 
     assert toolscript("skills", "reject", choirs).stdout == f"Rejected {choirs}, Choirs.\n"
     assert numbers(toolscript) == {}
@@ -217,21 +203,21 @@ def test_suggestions_are_approved_rejected_and_merged_once_each(toolscript: Tool
 @pytest.mark.req("H-12")
 def test_skills_are_proposed_and_queued_on_request(toolscript: Toolscript) -> None:
     before = numbers(toolscript)
-    proposed = data_of(toolscript("skills", "propose", "--count", "4", "--json"))
+    proposed = read_json(toolscript("skills", "propose", "--count", "4", "--json"))
     assert proposed["total"] == len(proposed["proposals"]) <= 4
     assert sum(p["tool_count"] for p in proposed["proposals"]) <= 56
     assert numbers(toolscript) == before
     shown = toolscript("skills", "propose", "--count", "4", "--queue").stdout
     assert "toolscript skills suggestions" in shown
     assert {p["name"] for p in proposed["proposals"]} <= numbers(toolscript).keys() - before.keys()
-    assert data_of(toolscript("skills", "propose", "--waiting", "--json")) == {"proposals": [], "total": 0}
+    assert read_json(toolscript("skills", "propose", "--waiting", "--json")) == {"proposals": [], "total": 0}
 
 
 @pytest.mark.req("H-01")
 @pytest.mark.parametrize("strategy", ["hierarchical", "direct", "hybrid"])
 def test_a_search_uses_skills_with_a_strategy(reading: Toolscript, strategy: str) -> None:
     command = ["search", "read a file", "--strategy", strategy]
-    answer = data_of(reading(*command, "--json"))
+    answer = read_json(reading(*command, "--json"))
     assert answer.keys() - {"closest"} == {"query", "tools", "matched_skills", "metadata"}
     assert answer["metadata"]["strategy_used"] == strategy
     assert answer["tools"][0]["id"] == "filesystem__read_file"
@@ -247,8 +233,8 @@ def test_limit_and_threshold_have_their_own_defaults_with_a_strategy(
 ) -> None:
     monkeypatch.setenv("TOOLSCRIPT_SEARCH_LIMIT", "1")
     command = ["search", "read a file", "--strategy", "hybrid"]
-    assert len(data_of(reading(*command, "--threshold", "0", "--json"))["tools"]) == 5
-    assert len(data_of(reading(*command, "--limit", "9", "--threshold", "0", "--json"))["tools"]) == 9
+    assert len(read_json(reading(*command, "--threshold", "0", "--json"))["tools"]) == 5
+    assert len(read_json(reading(*command, "--limit", "9", "--threshold", "0", "--json"))["tools"]) == 9
     assert reading(*command, "--threshold", "1").stdout.startswith("No tools found matching query")
     assert "50" in reading(*command, "--limit", "60", code=2).stderr
     assert refusal(reading("search", " ", "--strategy", "direct", "--json", code=2))["details"] == {"field": "query"}
@@ -308,9 +294,9 @@ def test_with_and_without_a_gateway_the_answers_are_the_same(
         ["skills", "export"],
     ]
     assert (unchanged / "gateway.json").exists()
-    answers = [data_of(reading(*command, "--json")) for command in commands]
+    answers = [read_json(reading(*command, "--json")) for command in commands]
     monkeypatch.setenv("TOOLSCRIPT_DATA_DIR", str(prepared))
-    assert [data_of(invoke(*command, "--json")) for command in commands] == answers
+    assert [read_json(invoke(*command, "--json")) for command in commands] == answers
 
 
 @pytest.mark.req("H-09")
@@ -355,14 +341,14 @@ def test_exported_skills_can_be_used_by_another_installation(
     alone("skills", "remove", "email", "--yes")
     alone("skills", "edit", "databases", "--inactive")
     files = {"mine.toml": alone("skills", "export"), "mine.json": alone("skills", "export", "--json")}
-    used = data_of(alone("skills", "list", "--active-only", "--json"))["skills"]
+    used = read_json(alone("skills", "list", "--active-only", "--json"))["skills"]
     for name, exported in files.items():
         assert "databases" in exported.stderr
         file = tmp_path / name
         file.write_text(exported.stdout, encoding="utf-8")
         monkeypatch.setenv("TOOLSCRIPT_SKILLS", str(file))
         monkeypatch.setenv("TOOLSCRIPT_DATA_DIR", str(tmp_path / f"elsewhere of {name}"))
-        taken_over = data_of(alone("skills", "list", "--json"))["skills"]
+        taken_over = read_json(alone("skills", "list", "--json"))["skills"]
         assert [s | {"tool_count": 0} for s in taken_over] == [s | {"tool_count": 0} for s in used], name
 
 

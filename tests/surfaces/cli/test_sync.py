@@ -8,32 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
+from tests.fixtures.command_line import invoke, run_json
 from tests.fixtures.examples import choose
 from tests.servers import make_scripted_spec
 from tests.servers.chat import ChatApi, Reply, prompt_of, says
-from toolscript.surfaces.cli.main import run
 
 pytestmark = [pytest.mark.req("H-14"), pytest.mark.usefixtures("small_folder")]
 
 READ = "filesystem__read_file"
 NOTHING = {"added": 0, "changed": 0, "vanished": 0, "embedded": 0}
-
-
-def invoke(*arguments: str, code: int = 0) -> Result:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", ["toolscript", *arguments])
-        result = CliRunner().invoke(run, list(arguments))
-    assert result.exit_code == code, result.output
-    assert "Traceback" not in result.output
-    return result
-
-
-def run_json(*arguments: str, code: int = 0) -> Any:
-    result = invoke(*arguments, "--json", code=code)
-    assert len(result.stdout.splitlines()) == 1
-    return json.loads(result.stdout)
 
 
 def configure(servers: Mapping[str, Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import quote
@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from tests.fixtures.limits import set_limits
+from tests.fixtures.waiting import until
 from tests.servers import make_scripted_spec
 from toolscript.app.app import App, open_app
 from toolscript.app.engines import Servers
@@ -33,12 +34,6 @@ ODD_NAMES = ("files/read:all", "/lead", "trail/", "a//b", "..", "a b", "50%", "q
 def spec(name: str, **behaviour: Any) -> ServerSpec:
     entry = make_scripted_spec(**behaviour)
     return ServerSpec(name, Transport.STDIO, command=entry["command"], args=tuple(entry["args"]))
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        while not holds():  # noqa: ASYNC110  (what is waited for happens in another process)
-            await asyncio.sleep(0.01)
 
 
 def settings_in(folder: Any, **chosen: Any) -> Settings:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import io
-import json
 import signal
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pypdfium2 as pdfium
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 from PIL import Image
 
 from tests.fixtures.book_files import Typed, pdf
+from tests.fixtures.command_line import invoke, run_json
 from tests.fixtures.examples import choose
 from tests.fixtures.limits import set_limits
 from tests.fixtures.terminal import open_terminal
@@ -34,19 +33,6 @@ MAX_STOP_SECONDS = 40.0
 def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands ask a gateway for the state of a job without a pause of a quarter of a second."""
     set_limits(monkeypatch, upload_poll=0.01)
-
-
-def invoke(*arguments: str, code: int = 0) -> Result:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", ["toolscript", *arguments])
-        result = CliRunner().invoke(run, list(arguments))
-    assert result.exit_code == code, result.output
-    assert "Traceback" not in result.output
-    return result
-
-
-def run_json(*arguments: str, code: int = 0) -> Any:
-    return json.loads(invoke(*arguments, "--json", code=code).stdout)
 
 
 @pytest.fixture

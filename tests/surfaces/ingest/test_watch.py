@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
+from tests.fixtures.command_line import run_json
 from tests.fixtures.terminal import open_terminal
-from toolscript.surfaces.cli.main import run
 
 pytestmark = [
     pytest.mark.req("F-01"),
     pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals on Windows"),
 ]
-
-
-def run_json(*arguments: str) -> Any:
-    done = CliRunner().invoke(run, [*arguments, "--json"])
-    assert done.exit_code == 0, done.output
-    return json.loads(done.stdout)
 
 
 def list_ids() -> list[str]:

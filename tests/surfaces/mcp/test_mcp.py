@@ -9,7 +9,7 @@ import re
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
@@ -30,6 +30,7 @@ from tokenizers import Tokenizer
 
 from tests.fixtures.examples import choose
 from tests.fixtures.serving import ALWAYS_LISTED, serve
+from tests.fixtures.waiting import until
 from tests.servers import make_scripted_spec
 from tests.servers.preloaded import toolscript_command
 from toolscript.adapters.mcp.lenient_reader import read_items
@@ -169,12 +170,6 @@ async def has_everything(agent: Agent) -> bool:
     names = ("good__echo", "all__git_commit", "blocks__draw")
     answers = {name: await agent.text("search_tools", query=name) for name in names}
     return all(text.startswith(name) and "Still starting" not in text for name, text in answers.items())
-
-
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        while not await holds():  # noqa: ASYNC110  (the event happens in another process)
-            await asyncio.sleep(0.05)
 
 
 @pytest.fixture(scope="module", params=[over_http, over_stdio], ids=["http", "stdio"])

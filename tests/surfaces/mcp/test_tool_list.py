@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +21,7 @@ from mcp_types import CallToolResult, ElicitResult, TextContent, Tool
 from tests.fixtures.examples import choose, scale_examples
 from tests.fixtures.limits import set_limits
 from tests.fixtures.serving import ALWAYS_LISTED, build_mcp_command, serve_configuration
+from tests.fixtures.waiting import until
 from tests.servers import make_scripted_spec
 from toolscript.app.app import App
 from toolscript.domain.access import Scope
@@ -127,13 +128,6 @@ async def through_another_process(scene: Scene, profile: str = "", **options: An
     ):
         await until(lambda: has_overview(client, profile))
         yield client
-
-
-async def until(is_so: Callable[[], Awaitable[bool]]) -> None:
-    """Waits for an event in another process."""
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        while not await is_so():  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
 
 
 async def has_overview(client: Client, profile: str) -> bool:

@@ -9,14 +9,13 @@ from typing import Any
 
 import httpx
 import pytest
-from click.testing import CliRunner
 
+from tests.fixtures.command_line import invoke, run_json
 from tests.fixtures.examples import choose
 from tests.servers import make_scripted_server, make_scripted_spec
 from toolscript.app.app import App
 from toolscript.domain.access import Scope
 from toolscript.domain.servers import META_KEY
-from toolscript.surfaces.cli.main import run
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.served_app import ServedApp
 
@@ -86,14 +85,6 @@ async def test_the_handle_of_another_key_does_not_exist(http: httpx.AsyncClient,
     assert statuses == [200, 404, 403]
 
 
-def invoke(*arguments: str, code: int = 0) -> str:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", ["toolscript", *arguments])
-        result = CliRunner().invoke(run, list(arguments))
-    assert result.exit_code == code, result.output
-    return result.output
-
-
 @pytest.mark.parametrize("with_gateway", choose([False, True], True))
 def test_commands_cut_and_read(small_folder: Path, start_gateway: Callable[[], None], with_gateway: bool) -> None:
     spec = make_scripted_spec(tools=["answer"])
@@ -101,12 +92,12 @@ def test_commands_cut_and_read(small_folder: Path, start_gateway: Callable[[], N
     if with_gateway:
         start_gateway()
     given = ["call", "scripted__answer", json.dumps({"result": RESULT})]
-    assert json.loads(invoke(*given, "--json")) == ROWS
-    answer: dict[str, Any] = json.loads(invoke(*given, "--max-tokens", "1000", "--json"))
+    assert run_json(*given) == ROWS
+    answer: dict[str, Any] = run_json(*given, "--max-tokens", "1000")
     handle = answer["_meta"][META_KEY]["handle"]
-    assert json.loads(invoke("results", handle, "--path", "rows.1000")) == {"id": 1000, "text": "a wombat"}
-    assert "a wombat" in invoke("results", handle, "--query", "wombats")
-    assert "No part has a word of 'zebra'." in invoke("results", handle, "--query", "zebra")
-    assert json.loads(invoke("results", handle, "--json"))["pages"] == 1
-    assert "toolscript results r_" in invoke(*given, "--max-tokens", "1000")
-    assert "no such result: 'r_0'" in invoke("results", "r_0", code=4)
+    assert json.loads(invoke("results", handle, "--path", "rows.1000").output) == {"id": 1000, "text": "a wombat"}
+    assert "a wombat" in invoke("results", handle, "--query", "wombats").output
+    assert "No part has a word of 'zebra'." in invoke("results", handle, "--query", "zebra").output
+    assert run_json("results", handle)["pages"] == 1
+    assert "toolscript results r_" in invoke(*given, "--max-tokens", "1000").output
+    assert "no such result: 'r_0'" in invoke("results", "r_0", code=4).output

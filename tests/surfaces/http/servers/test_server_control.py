@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import httpx
 import pytest
 from mcp_types import CallToolRequestParams
 
+from tests.fixtures.waiting import until
 from tests.servers import make_scripted_server
 from toolscript.app.app import App, open_app
 from toolscript.domain.access import Principal, Scope
@@ -43,12 +43,6 @@ async def http(app: App) -> AsyncIterator[httpx.AsyncClient]:
 async def get_server(http: httpx.AsyncClient, name: str = "own") -> dict[str, Any]:
     servers = (await http.get("/servers")).json()["servers"]
     return next(server for server in servers if server["name"] == name)
-
-
-async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        while not await holds():  # noqa: ASYNC110  (what is waited for happens in another process)
-            await asyncio.sleep(0.02)
 
 
 @pytest.mark.req("G-04", "S-01")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.fixtures.examples import choose
+from tests.fixtures.waiting import until
 from tests.servers import make_scripted_server, serving_http
 from toolscript.adapters.mcp.client import McpServers
 from toolscript.adapters.mcp.server_log import MAX_LOG_CHARACTERS, MAX_MESSAGE_CHARACTERS, ServerLog
@@ -21,12 +22,6 @@ from toolscript.ports.servers import ToolServer
 pytestmark = pytest.mark.slow
 
 TIMEOUT_SECONDS = 60.0
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        while not holds():  # noqa: ASYNC110  (another process writes them)
-            await asyncio.sleep(0.01)
 
 
 async def find_tool(server: ToolServer, name: str) -> Item:

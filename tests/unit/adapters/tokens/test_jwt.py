@@ -15,6 +15,7 @@ from typing import Any
 import jwt
 import pytest
 
+from tests.fixtures.clock import Clock
 from tests.fixtures.examples import choose
 from tests.fixtures.limits import set_limits
 from tests.servers.processes import find_free_port
@@ -32,19 +33,9 @@ NOW = 1_800_000_000
 CLAIMS: dict[str, Any] = {"tenant_id": "acme", "exp": NOW + 600}
 
 
-class Clock:
-    """A clock that tests set, for tokens and for cached keys."""
-
-    def __init__(self) -> None:
-        self.now = float(NOW)
-
-    def __call__(self) -> float:
-        return self.now
-
-
 @pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
+    clock = Clock(float(NOW))
 
     class ClockTime(datetime):
         @classmethod

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.clock import Clock
 from tests.fixtures.coroutines import finish
 from tests.fixtures.examples import scale_examples
 from toolscript.domain.access import Plan, Principal
@@ -26,16 +27,6 @@ fields = ["title", "tags"]
 requests_per_minute = 60
 """
 FREE_PLAN = Plan("free", 20, frozenset({"title", "tags"}), 60)
-
-
-class Clock:
-    """A clock that the test sets."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def write_plans(folder: Path, text: str, name: str = "plans.toml") -> Path:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.clock import Clock
 from tests.fixtures.coroutines import finish
 from tests.fixtures.examples import scale_examples
 from toolscript.domain.errors import RateLimited
@@ -16,16 +17,6 @@ from toolscript.services.access.rates import MINUTE, Buckets, Rates
 from toolscript.surfaces.callers import get_client_key
 
 pytestmark = pytest.mark.req("K-03")
-
-
-class Clock:
-    """A clock that the test sets."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def wait_of(rates: Rates, client: str = "a") -> float:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.fixtures.catalogue import FILES, ITEMS, READ, SEND, SyncedCatalogue
+from tests.fixtures.clock import Clock
 from tests.fixtures.databases import open_memory_database
 from tests.fixtures.limits import set_limits
 from toolscript.adapters.memory import HashedEmbedder, MemoryIndex
@@ -63,13 +64,6 @@ class CountingIndex(MemoryIndex):
     async def scroll(self, *args: Any, **named: Any) -> list[Candidate]:
         self.scrolls += 1
         return await super().scroll(*args, **named)
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Kit:

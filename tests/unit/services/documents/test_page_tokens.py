@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.clock import Clock
 from tests.fixtures.examples import scale_examples
 from toolscript.domain.errors import Invalid
 from toolscript.services.documents.page_tokens import PageTokens
@@ -16,14 +17,6 @@ pytestmark = pytest.mark.req("D-12")
 
 SECRET = b"a secret of at least some length"
 texts = st.text(st.characters(exclude_categories=[]), max_size=40)
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1_000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @settings(max_examples=scale_examples(150), deadline=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import pytest
 
 from tests.fixtures.limits import set_limits
 from tests.fixtures.serving import build_calls
+from tests.fixtures.waiting import until
 from tests.servers import make_scripted_server as spec
 from tests.servers import serving_http
 from toolscript.adapters.mcp.client import McpServers
@@ -72,12 +73,6 @@ async def gateway(app: App) -> AsyncIterator[Gateway]:
 @pytest.fixture
 def calls(app: App, gateway: Gateway) -> CallTool:
     return build_calls(app, gateway)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        while not holds():  # noqa: ASYNC110  (what is waited for happens in another process)
-            await asyncio.sleep(0.01)
 
 
 def states(gateway: Gateway) -> dict[str, str]:

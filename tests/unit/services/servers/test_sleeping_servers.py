@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from tests.fixtures.serving import build_calls
+from tests.fixtures.waiting import until
 from tests.servers import make_scripted_server
 from toolscript.adapters.mcp.client import McpServers
 from toolscript.app.app import App
@@ -73,12 +74,6 @@ def states(gateway: Gateway) -> dict[str, str]:
 
 def digests(*specs: ServerSpec) -> dict[str, str]:
     return {spec.name: spec.digest for spec in specs}
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        while not holds():  # noqa: ASYNC110  (what is waited for happens in another process)
-            await asyncio.sleep(0.01)
 
 
 async def list_once(gateway: Gateway, *specs: ServerSpec) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.fixtures.serving import build_calls
+from tests.fixtures.waiting import until
 from tests.servers import make_scripted_server
 from toolscript.adapters.mcp.client import McpServers
 from toolscript.app.app import App
@@ -46,12 +47,6 @@ def make_counted(name: str, starts: Path) -> ServerSpec:
 
 def get_status(gateway: Gateway, name: str = "a") -> ServerStatus:
     return next(status for status in gateway.statuses if status.name == name)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        while not holds():  # noqa: ASYNC110  (what is waited for happens in another process)
-            await asyncio.sleep(0.01)
 
 
 async def until_ready(gateway: Gateway, name: str = "a") -> None:

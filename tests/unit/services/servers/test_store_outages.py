@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.fixtures.serving import build_calls
+from tests.fixtures.waiting import until
 from tests.servers import make_scripted_server as spec
 from toolscript.adapters.mcp.client import McpServers
 from toolscript.app.app import App
@@ -22,12 +21,6 @@ from toolscript.services.servers.gateway import Gateway
 pytestmark = [pytest.mark.req("X-07"), pytest.mark.slow]
 
 TIMEOUTS = Limits(connect=20, call=20, reconnect=20, heartbeat=20, first_pause=0.05, max_pause=0.1)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not holds():  # noqa: ASYNC110  (what is waited for happens in another process)
-            await asyncio.sleep(0.01)
 
 
 async def fail(*_: Any, **__: Any) -> Any:

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
+from tests.fixtures.clock import Clock
 from tests.fixtures.requests import as_request
 from tests.fixtures.serving import build_calls
 from tests.servers import make_scripted_server as spec
@@ -32,14 +33,6 @@ LIMITED = ServerSpec(
     tool_limits=(("create_*", CallLimit(per_minute=1)), ("*", CallLimit())),
 )
 PLAIN = ServerSpec("git", Transport.STDIO)
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fixtures.clock import Clock
 from tests.fixtures.databases import open_memory_database
 from tests.fixtures.examples import scale_examples
 from tests.fixtures.limits import set_limits
@@ -35,15 +36,6 @@ MODERN = CallRelay(capabilities={"elicitation": {}})
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.dictionaries(st.text(), inner), max_leaves=5
 )
-
-
-class Clock:
-    """Stands still until it is set."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class FrozenStore(SqlApprovals):

@@ -12,6 +12,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from tests.fixtures.clock import Clock
 from tests.fixtures.databases import open_memory_database
 from tests.fixtures.requests import as_request
 from toolscript.adapters.sql.access.approvals import SqlApprovals
@@ -26,15 +27,6 @@ pytestmark = pytest.mark.req("G-13", "X-04")
 
 WRITER = Item("disk", "write")
 ADMIN = "key admin"
-
-
-class Clock:
-    """Stands still until it is set."""
-
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Gateway:

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
+from tests.fixtures.clock import Clock
 from toolscript.domain.access import Caller
 from toolscript.services.tools.recent_searches import MAX_CALLERS, MAX_SEARCHES, SECONDS, RecentSearches
 
 ADA, BEN = Caller(key="ada"), Caller(address="192.0.2.7")
-
-
-class Clock:
-    now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def test_the_newest_search_that_found_the_tool_counts() -> None:
