@@ -363,7 +363,7 @@ def test_the_first_search_connects_and_the_next_starts_nothing(toolscript: Tools
 @pytest.mark.parametrize(
     "command", choose([["search", "second"], ["list-tools"], ["get-types"]], ["search", "second"], ["get-types"])
 )
-def test_refresh_connects_again_and_finds_new_tools(toolscript: Toolscript, tmp_path: Path, command: list[str]) -> None:
+def test_a_sync_connects_again_and_finds_new_tools(toolscript: Toolscript, tmp_path: Path, command: list[str]) -> None:
     lists = tmp_path / "lists.json"
     lists.write_text(json.dumps({"tools": [{"name": "first"}]}))
     configure({"good": count_starts(make_scripted_spec(watch=str(lists)), tmp_path / "starts")})
@@ -371,8 +371,7 @@ def test_refresh_connects_again_and_finds_new_tools(toolscript: Toolscript, tmp_
     lists.write_text(json.dumps({"tools": [{"name": "first"}, {"name": "second"}]}))
     assert "good__second" not in toolscript(*command).stdout
     assert starts(tmp_path / "starts") == 1
-    assert "good__second" in toolscript(*command, "--refresh").stdout
-    assert starts(tmp_path / "starts") == 2
+    toolscript("sync")
     assert "good__second" in toolscript(*command).stdout
     assert starts(tmp_path / "starts") == 2
 
@@ -389,15 +388,15 @@ def test_a_server_that_fails_is_reported_and_the_others_are_searched(toolscript:
 
 
 @pytest.mark.req("S-05", "G-03")
-def test_an_edit_of_the_configuration_is_applied_by_a_sync_or_a_refresh(toolscript: Toolscript) -> None:
+def test_an_edit_of_the_configuration_is_applied_by_a_sync(toolscript: Toolscript) -> None:
     configure({"good": make_scripted_spec(tools=["echo", "pid"]), "other": make_scripted_spec(tools=["pid"])})
     assert read_json(toolscript("list-tools", "--json"))["totalTools"] == 3
     configure({"good": make_scripted_spec(tools=["echo", "pid"]) | {"excludeTools": ["pid"]}})
     toolscript("sync")
     assert [t["toolId"] for t in read_json(toolscript("list-tools", "--json"))["tools"]] == ["good__echo"]
     configure({"good": make_scripted_spec(tools=["echo", "pid"]), "new": make_scripted_spec(tools=["env"])})
-    result = toolscript("search", "env", "--refresh", "--json")
-    assert read_json(result)["results"][0]["toolId"] == "new__env"
+    toolscript("sync")
+    assert read_json(toolscript("search", "env", "--json"))["results"][0]["toolId"] == "new__env"
 
 
 @pytest.mark.req("G-01", "G-09")

@@ -1,8 +1,8 @@
 """The catalogue without a gateway, and the configuration that it came from.
 
 A data folder remembers its configuration. Commands that read use the catalogue as the last run left it and never change
-it; only an empty one is filled from the servers. `toolscript sync`, `--refresh` and the gateway bring it to the
-configuration, and switch it to another one.
+it; only an empty one is filled from the servers. `toolscript sync` and the gateway bring it to the configuration, and
+switch it to another one.
 """
 
 from __future__ import annotations

@@ -139,7 +139,6 @@ def request_once(
     to_json: ToJson | None = None,
     *,
     show: Show | None = None,
-    refresh: bool = False,
     **http: Any,
 ) -> Any:
     """Sends the only request of a command (see `CommandSession.request`) and returns the answer; prints it when there
@@ -148,7 +147,7 @@ def request_once(
     def use(session: CommandSession) -> Awaitable[Any]:
         return session.request(path, local, to_json, **http)
 
-    answer = run_in_session(read_settings(), use, refresh=refresh)
+    answer = run_in_session(read_settings(), use)
     if show:
         print_answer(answer, show)
     return answer

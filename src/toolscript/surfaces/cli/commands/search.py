@@ -62,9 +62,8 @@ DEGRADED = {
 @options.config
 @options.data_dir
 @options.gateway
-@options.refresh
 @options.as_json
-def search(query: str, strategy: str | None, output: str, language: str | None, max_tokens: int, refresh: bool) -> None:
+def search(query: str, strategy: str | None, output: str, language: str | None, max_tokens: int) -> None:
     """Find the tools for a task.
 
     QUERY describes what the tool should do, or is its name; typos are allowed. Until servers are configured, the
@@ -82,7 +81,7 @@ def search(query: str, strategy: str | None, output: str, language: str | None, 
     if language:
         if output != "types" or strategy:
             raise Invalid("--language needs --output types, and no --strategy", details={"field": "--language"})
-        _print_declarations(query, language, max_tokens, refresh=refresh)
+        _print_declarations(query, language, max_tokens)
         return
     use_gateway = options.get_overrides()["search_model"] is None
     if not use_gateway:
@@ -94,14 +93,14 @@ def search(query: str, strategy: str | None, output: str, language: str | None, 
         answer = await (_search_skills(session, query, strategy) if strategy else _search_tools(session, query))
         return answer, await _render_markdown(session, answer) if with_types else ""
 
-    answer, markdown = run_in_session(settings, request, use_gateway=use_gateway, refresh=refresh)
+    answer, markdown = run_in_session(settings, request, use_gateway=use_gateway)
     if output == "json":
         click.echo(format_json(answer))
     else:
         print_answer(answer, lambda _: print_text(markdown) if markdown else show(answer))
 
 
-def _print_declarations(query: str, language: str, max_tokens: int, *, refresh: bool) -> None:
+def _print_declarations(query: str, language: str, max_tokens: int) -> None:
     """Prints what a program needs to call the tools found."""
     settings = read_settings()
     limit = min(settings.search_limit, MAX_DECLARED)
@@ -130,7 +129,7 @@ def _print_declarations(query: str, language: str, max_tokens: int, *, refresh: 
         if answer["quarantined"]:
             print_note(f"in quarantine: {', '.join(answer['quarantined'])}; `toolscript quarantine` says why")
 
-    print_answer(run_in_session(settings, request, refresh=refresh), show_types)
+    print_answer(run_in_session(settings, request), show_types)
 
 
 async def _search_skills(session: CommandSession, query: str, strategy: str) -> Any:

@@ -96,9 +96,8 @@ async def try_servers(settings: Settings, choice: CatalogueChoice, *, within: fl
 @options.config
 @options.data_dir
 @options.gateway
-@options.refresh
 @options.as_json
-def list_tools(filter_: str | None, refresh: bool) -> None:
+def list_tools(filter_: str | None) -> None:
     """List all tools, prompts and resources, with their signatures.
 
     FILTER is a list of servers and tools, separated by commas.
@@ -121,7 +120,7 @@ def list_tools(filter_: str | None, refresh: bool) -> None:
         if not answer["tools"]:
             click.echo("No tools" + (f" match {filter_}" if filter_ else ""), err=True)
 
-    request_once("/tools", local, show=show, refresh=refresh, filter=filter_)
+    request_once("/tools", local, show=show, filter=filter_)
 
 
 @click.command("get-types")
@@ -136,9 +135,8 @@ def list_tools(filter_: str | None, refresh: bool) -> None:
 @options.config
 @options.data_dir
 @options.gateway
-@options.refresh
 @options.as_json
-def get_types(filter_: str | None, language: str, refresh: bool) -> None:
+def get_types(filter_: str | None, language: str) -> None:
     """Print a typed client for tools, ready to import.
 
     FILTER is a list of servers and tools, separated by commas; without it the client has every tool. The client finds
@@ -160,7 +158,7 @@ def get_types(filter_: str | None, language: str, refresh: bool) -> None:
         await _check_names(session, filter_)
         return await session.request(f"/runtime/tools.{ENDINGS[language]}", local, filter=filter_)
 
-    source = run_in_session(read_settings(), generate, refresh=refresh)
+    source = run_in_session(read_settings(), generate)
     print_answer({"language": language, "source": source}, lambda _: print_text(source, nl=False))
 
 

@@ -48,7 +48,6 @@ model = overrides("search_model", "--model", metavar="NAME")
 config = overrides("config", "--config", metavar="FILE", type=click.Path())
 gateway = overrides("gateway_url", "--gateway", metavar="URL")
 tenant = overrides("tenant", "--tenant", metavar="NAME")
-refresh = click.option("--refresh", is_flag=True, help="Without a gateway: connect to all servers now and index them.")
 as_json = click.option(
     "--json", is_flag=True, help="Print one JSON object instead of text.", expose_value=False, callback=_keep_json
 )
