@@ -15,7 +15,7 @@ from toolscript.surfaces.cli.client.catalogue import choose_catalogue
 from toolscript.surfaces.cli.client.session import CommandSession, read_settings, request_once, run_in_session
 from toolscript.surfaces.cli.code.run import ENDINGS
 from toolscript.surfaces.cli.terminal import options
-from toolscript.surfaces.cli.terminal.command_group import CommandGroup
+from toolscript.surfaces.cli.terminal.command_group import ListingGroup
 from toolscript.surfaces.cli.terminal.tables import Columns, print_table
 from toolscript.surfaces.cli.terminal.text import print_answer, print_note, print_text
 
@@ -32,10 +32,8 @@ Answer = Mapping[str, Any]
 name_argument = click.argument("name")
 
 
-@click.group(cls=CommandGroup, invoke_without_command=True)
-@options.catalogue
-@click.pass_context
-def workflows(context: click.Context) -> None:
+@click.group(cls=ListingGroup)
+def workflows() -> None:
     """Save programs as tools. Without a command, lists them.
 
     A workflow is a program of `toolscript run` with a name, a description and parameters. It is a tool of the server
@@ -47,15 +45,13 @@ def workflows(context: click.Context) -> None:
     toolscript workflows save open_issues issues.ts --description "Open issues"
     toolscript call workflows__open_issues '{"repository": "toolscript"}'
     """
-    if context.invoked_subcommand is None:
-        _list()
 
 
 @workflows.command("list")
 @options.catalogue
 def list_() -> None:
     """List the workflows."""
-    _list()
+    print_answer(run_in_session(read_settings(), _list_in), _show_list)
 
 
 @workflows.command()
@@ -158,10 +154,6 @@ async def _find_existing(session: CommandSession, name: str) -> Answer | None:
     except NotFound:
         return None
     return answer
-
-
-def _list() -> None:
-    print_answer(run_in_session(read_settings(), _list_in), _show_list)
 
 
 def _locate(name: str) -> str:

@@ -12,7 +12,7 @@ import click
 
 from toolscript.surfaces.cli.client.session import CommandSession, Local, read_settings, run_in_session
 from toolscript.surfaces.cli.terminal import options
-from toolscript.surfaces.cli.terminal.command_group import CommandGroup
+from toolscript.surfaces.cli.terminal.command_group import ListingGroup
 from toolscript.surfaces.cli.terminal.tables import Columns, print_table
 from toolscript.surfaces.cli.terminal.text import print_answer, printable
 
@@ -31,10 +31,8 @@ def store_options(command: Any) -> Any:
     return options.data_dir(options.gateway(options.as_json(command)))
 
 
-@click.group(cls=CommandGroup, invoke_without_command=True)
-@store_options
-@click.pass_context
-def approvals(context: click.Context) -> None:
+@click.group(cls=ListingGroup)
+def approvals() -> None:
     """Decide about calls that wait for approval. Without a command, lists them.
 
     Where a call needs a person's approval and the caller's client cannot ask, the call waits for 15 minutes. An
@@ -46,15 +44,19 @@ def approvals(context: click.Context) -> None:
     toolscript approvals approve k7m2xq
     toolscript approvals decline k7m2xq
     """
-    if context.invoked_subcommand is None:
-        _list()
 
 
 @approvals.command("list")
 @store_options
 def list_() -> None:
     """List the calls that wait, the oldest first."""
-    _list()
+
+    async def local(app: App) -> Answer:
+        from toolscript.surfaces.json.access import build_pending_calls_response
+
+        return build_pending_calls_response(await app.approvals.pending.list_waiting())
+
+    print_answer(_request(PATH, local), _show)
 
 
 @approvals.command()
@@ -77,15 +79,6 @@ def decline(call_id: str) -> None:
     Exits with 4 when no call with this id waits, and with 7 when it was decided already.
     """
     _decide(call_id, "decline")
-
-
-def _list() -> None:
-    async def local(app: App) -> Answer:
-        from toolscript.surfaces.json.access import build_pending_calls_response
-
-        return build_pending_calls_response(await app.approvals.pending.list_waiting())
-
-    print_answer(_request(PATH, local), _show)
 
 
 def _decide(call_id: str, verb: str) -> None:

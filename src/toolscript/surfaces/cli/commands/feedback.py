@@ -11,7 +11,7 @@ import click
 from toolscript.surfaces.cli.client.completion import complete
 from toolscript.surfaces.cli.client.session import request_once
 from toolscript.surfaces.cli.terminal import options
-from toolscript.surfaces.cli.terminal.command_group import CommandGroup
+from toolscript.surfaces.cli.terminal.command_group import ListingGroup
 from toolscript.surfaces.cli.terminal.tables import Columns, print_table
 from toolscript.surfaces.cli.terminal.text import confirm_or_raise, format_count, print_text, printable
 
@@ -27,10 +27,8 @@ Answer = Mapping[str, Any]
 tool_argument = click.argument("tool_id", metavar="TOOL", shell_complete=complete("tools"))
 
 
-@click.group(cls=CommandGroup, invoke_without_command=True)
-@options.catalogue
-@click.pass_context
-def feedback(context: click.Context) -> None:
+@click.group(cls=ListingGroup)
+def feedback() -> None:
     """See, add and forget what the search has learnt from use. Without a command, lists it.
 
     When a caller searches and within five minutes calls one of the hits, the tool has served that request. Its vector
@@ -42,8 +40,6 @@ def feedback(context: click.Context) -> None:
     toolscript feedback mark git__git_commit "put my changes into version control"
     toolscript feedback reset git__git_commit
     """
-    if context.invoked_subcommand is None:
-        request_once(PATH, _list, show=_show)
 
 
 @feedback.command("list")

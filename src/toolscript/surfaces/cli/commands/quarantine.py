@@ -12,7 +12,7 @@ from toolscript.domain.errors import Invalid
 from toolscript.surfaces.cli.client.completion import complete
 from toolscript.surfaces.cli.client.session import CommandSession, read_settings, request_once, run_in_session
 from toolscript.surfaces.cli.terminal import options
-from toolscript.surfaces.cli.terminal.command_group import CommandGroup
+from toolscript.surfaces.cli.terminal.command_group import ListingGroup
 from toolscript.surfaces.cli.terminal.tables import Columns, print_table
 from toolscript.surfaces.cli.terminal.text import format_count, print_answer, printable
 
@@ -34,10 +34,8 @@ server_option = click.option(
 )
 
 
-@click.group(cls=CommandGroup, invoke_without_command=True)
-@options.catalogue
-@click.pass_context
-def quarantine(context: click.Context) -> None:
+@click.group(cls=ListingGroup)
+def quarantine() -> None:
     """Review tools with definitions that changed or look like orders to the model. Without a command, lists them.
 
     The first definition of each tool is approved as it is. TOOLSCRIPT_QUARANTINE, or `trust` in a server's entry, says
@@ -50,8 +48,6 @@ def quarantine(context: click.Context) -> None:
     toolscript quarantine approve github__create_issue
     toolscript quarantine approve --all --server github
     """
-    if context.invoked_subcommand is None:
-        _list(None)
 
 
 @quarantine.command("list")
@@ -59,7 +55,7 @@ def quarantine(context: click.Context) -> None:
 @options.catalogue
 def list_(server: str | None) -> None:
     """List what is in quarantine, and why."""
-    _list(server)
+    request_once(PATH, lambda app: _build_list(app, server), show=_show, server=server)
 
 
 @quarantine.command()
@@ -104,10 +100,6 @@ def approve(tool_ids: tuple[str, ...], every: bool, server: str | None) -> None:
 def reject(tool_ids: tuple[str, ...], every: bool, server: str | None) -> None:
     """Reject definitions: they stay in quarantine, under every policy, until they are approved or change."""
     _decide("reject", "Rejected", tool_ids, every, server)
-
-
-def _list(server: str | None) -> None:
-    request_once(PATH, lambda app: _build_list(app, server), show=_show, server=server)
 
 
 async def _build_list(app: App, server: str | None) -> Answer:

@@ -1,4 +1,4 @@
-"""Help of a command with subcommands: every subcommand with one whole sentence. click cuts the sentence to one line."""
+"""Commands with subcommands: their help has one whole sentence for each, where click cuts the sentence to one line."""
 
 from __future__ import annotations
 
@@ -30,3 +30,11 @@ class CommandGroup(click.Group):
             with formatter.section(title):
                 # Names as wide as the widest of all sections: the sentences of all sections begin in one column.
                 formatter.write_dl([(name.ljust(width), sentence) for name, sentence in rows])
+
+
+class ListingGroup(CommandGroup):
+    """Runs its subcommand `list` when no subcommand is named."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        is_named = bool(args) and (args[0] in ctx.help_option_names or not args[0].startswith("-"))
+        return super().parse_args(ctx, args if is_named or ctx.resilient_parsing else ["list", *args])
