@@ -81,10 +81,12 @@ def test_a_tool_that_was_called_is_before_near_equals_for_a_paraphrase_until_it_
         assert TOOL in search(http, request)
         assert http.post(f"/tools/{TOOL}", json={}).status_code == 200
     wait_for_successes(http, len(REQUESTS))
-    http.post("/api/v1/feedback/apply").raise_for_status()
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while next(iter(after := search(http, PARAPHRASE))) != TOOL:  # steps are computed within half a minute
+        assert time.monotonic() < deadline, list_feedback(http)
+        time.sleep(0.5)
     assert [tool["state"] for tool in list_feedback(http)] == ["moved"]
-    after = search(http, PARAPHRASE)
-    assert (next(iter(before)), next(iter(after))) == ("ops__publish_page", TOOL)
+    assert next(iter(before)) == "ops__publish_page"
     assert after[TOOL]["reason"] == f"{before[TOOL]['reason']} + used for similar requests"
     confidences = [{tool: hit["confidence"] for tool, hit in hits.items()} for hits in (before, after)]
     assert confidences[0] == confidences[1]

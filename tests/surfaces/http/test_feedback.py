@@ -76,15 +76,15 @@ async def test_a_call_that_is_refused_is_no_success(app: App, http: httpx.AsyncC
     assert await list_successes(app) == []
 
 
-async def test_a_mark_is_recorded_listed_applied_and_forgotten(http: httpx.AsyncClient) -> None:
+async def test_a_mark_is_recorded_listed_applied_and_forgotten(app: App, http: httpx.AsyncClient) -> None:
     mark = {"tool_id": TOOL, "query": "keep a snapshot"}
     answer = await http.post(FEEDBACK, json=mark)
     assert (answer.status_code, answer.json()) == (200, {**mark, "useful": True, "changed": True})
-    applied = (await http.post(f"{FEEDBACK}/apply")).json()
+    await app.feedback.apply()
+    applied = (await http.get(FEEDBACK)).json()
     (tool,) = applied["tools"]
     assert (applied["enabled"], tool["tool_id"], tool["successes"], tool["state"]) == (True, TOOL, 1, "moved")
     assert 0.95 <= tool["cosine"] < 1
-    assert (await http.get(FEEDBACK)).json() == applied
     assert (await http.get(f"{FEEDBACK}/{TOOL}")).json() == {
         **tool,
         "requests": ["keep a snapshot"],
@@ -96,10 +96,11 @@ async def test_a_mark_is_recorded_listed_applied_and_forgotten(http: httpx.Async
 
 
 @pytest.mark.req("Q-05")
-async def test_a_mark_as_wrong_is_listed_applied_and_taken_back(http: httpx.AsyncClient) -> None:
+async def test_a_mark_as_wrong_is_listed_applied_and_taken_back(app: App, http: httpx.AsyncClient) -> None:
     mark = {"tool_id": TOOL, "query": "keep a snapshot", "useful": False}
     assert (await http.post(FEEDBACK, json=mark)).json() == {**mark, "changed": True}
-    (tool,) = (await http.post(f"{FEEDBACK}/apply")).json()["tools"]
+    await app.feedback.apply()
+    (tool,) = (await http.get(FEEDBACK)).json()["tools"]
     assert (tool["successes"], tool["wrong"], tool["state"]) == (0, 1, "moved")
     assert 0.95 <= tool["cosine"] < 1
     found = (await http.get(f"{FEEDBACK}/{TOOL}")).json()

@@ -49,7 +49,13 @@ def list_() -> None:
 
     The cosine is that between the vector of the tool's text and the moved one: 1 is no step, 0.95 the largest.
     """
-    request_once(PATH, _list, show=_show)
+
+    async def local(app: App) -> Answer:
+        from toolscript.surfaces.json.feedback import build_feedback_response
+
+        return build_feedback_response(await app.feedback.list(), enabled=app.settings.feedback)
+
+    request_once(PATH, local, show=_show)
 
 
 @feedback.command()
@@ -108,18 +114,6 @@ def mark(tool_id: str, query: str, verdict: str | None) -> None:
 
 
 @feedback.command()
-@options.catalogue
-def apply() -> None:
-    """Compute all steps now, instead of within half a minute."""
-
-    async def local(app: App) -> Answer:
-        await app.feedback.apply()
-        return await _list(app)
-
-    request_once(f"{PATH}/apply", local, show=_show, method="POST", timeout_seconds=TIMEOUT_SECONDS)
-
-
-@feedback.command()
 @click.argument("tool_id", metavar="[TOOL]", required=False, shell_complete=complete("tools"))
 @click.option("--key", metavar="NAME", help="Only what callers with this key recorded; empty: without a key.")
 @options.yes
@@ -142,12 +136,6 @@ def reset(tool_id: str | None, key: str | None, yes: bool) -> None:
 
     path = PATH if tool_id is None else _build_path(tool_id)
     request_once(path, local, show=show_reset, method="DELETE", timeout_seconds=TIMEOUT_SECONDS, key=key)
-
-
-async def _list(app: App) -> Answer:
-    from toolscript.surfaces.json.feedback import build_feedback_response
-
-    return build_feedback_response(await app.feedback.list(), enabled=app.settings.feedback)
 
 
 def _build_path(tool_id: str) -> str:

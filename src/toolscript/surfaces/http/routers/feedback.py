@@ -66,12 +66,6 @@ async def list_feedback(app: CurrentApp) -> JsonResponse[responses.FeedbackListR
     return JsonResponse(responses.build_feedback_response(await app.feedback.list(), enabled=app.settings.feedback))
 
 
-@router.post("/apply", summary="Compute all steps now")
-async def apply_feedback(app: CurrentApp) -> JsonResponse[responses.FeedbackListResponse]:
-    await app.feedback.apply()
-    return JsonResponse(responses.build_feedback_response(await app.feedback.list(), enabled=app.settings.feedback))
-
-
 @router.delete("", summary="Forget everything that was learnt", dependencies=[Depends(refuse_other_parameters)])
 async def reset_feedback(app: CurrentApp, key: KeyName = None) -> JsonResponse[responses.FeedbackResetResponse]:
     return JsonResponse({"removed": await app.feedback.reset(key=key)})
