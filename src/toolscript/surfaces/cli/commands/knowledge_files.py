@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ from toolscript.surfaces.cli.client.gateway import encode_json
 from toolscript.surfaces.cli.client.session import CommandSession, read_settings, run_in_session
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.progress import show_bar
-from toolscript.surfaces.cli.terminal.text import format_count, print_answer, print_failed, print_note, printable
+from toolscript.surfaces.cli.terminal.text import format_count, print_answer, print_failed, print_note
 
 Answer = Mapping[str, Any]
 
@@ -32,29 +31,19 @@ TIMEOUT_SECONDS = 3600.0
 
 @click.command()
 @click.argument("references", nargs=-1, metavar="[SOURCE...]")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="File to write.  [default: standard output]"
-)
 @options.data_dir
 @options.as_json
-def export(references: tuple[str, ...], output: Path | None) -> None:
+def export(references: tuple[str, ...]) -> None:
     """Print sources, chunks and extractions as JSON lines, for toolscript knowledge import.
 
-    SOURCE is an id, a path, a title, or the beginning of exactly one title; without it, all sources are exported. An
-    output file is replaced only when the export is complete. Also works while a gateway runs.
+    SOURCE is an id, a path, a title, or the beginning of exactly one title; without it, all sources are exported. Also
+    works while a gateway runs.
 
     \b
     toolscript knowledge export > library.jsonl
-    toolscript knowledge export "The Debian Adm" -o handbook.jsonl
+    toolscript knowledge export "The Debian Adm" > handbook.jsonl
     """
-    settings = read_settings()
-    if output is None or str(output) == "-":
-        asyncio.run(_export(settings, references, sys.stdout.buffer))
-        return
-    with _replace_file(output) as file:
-        counts = asyncio.run(_export(settings, references, file))
-    summary = f"{_describe(counts)} written to {printable(str(output))}"
-    print_answer({"file": str(output), **counts}, lambda _: click.echo(summary))
+    asyncio.run(_export(read_settings(), references))
 
 
 @click.command("import")
@@ -87,37 +76,17 @@ def import_(file: Path) -> None:
     print_answer(answer, _show_imported)
 
 
-async def _export(settings: Settings, references: Sequence[str], file: IO[bytes]) -> dict[str, int]:
+async def _export(settings: Settings, references: Sequence[str]) -> None:
     from toolscript.app.app import open_library
     from toolscript.services.knowledge.ingest import find_source
     from toolscript.services.knowledge.transfer import export_lines
 
-    counts = {f"{kind}s": 0 for kind in KINDS}
     async with open_library(settings) as library:
         sources = await library.list_sources()
         wanted = {each.id: each for each in (find_source(sources, reference) for reference in references)}
         async for line in export_lines(library, list(wanted.values()) if references else sources):
-            file.write(encode_json(line) + b"\n")
-            counts[f"{next(iter(line))}s"] += 1
-    file.flush()
-    return counts
-
-
-@contextmanager
-def _replace_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file that replaces `path` when the block ends without an error. A pipe or device is written to directly."""
-    target = path.resolve()
-    draft = target if target.exists() and not target.is_file() else target.with_name(f"{target.name}.{os.getpid()}.new")
-    try:
-        with draft.open("wb") as file:
-            yield file
-        if draft != target:
-            draft.replace(target)
-    except OSError as error:
-        raise Invalid(f"cannot write {path}: {error.strerror}", details={"field": "--output"}) from error
-    finally:
-        if draft != target:
-            draft.unlink(missing_ok=True)
+            sys.stdout.buffer.write(encode_json(line) + b"\n")
+    sys.stdout.buffer.flush()
 
 
 async def _import(session: CommandSession, file: Path) -> Answer:
