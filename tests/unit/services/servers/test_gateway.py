@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +57,8 @@ async def shared_calls(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterato
     lists = folder / "lists.json"
     lists.write_text(json.dumps({"tools": tools}))
     async with open_app(load_settings(variables={}, data_dir=folder / "data", search_model="hashed-64")) as app:
-        gateway = Gateway(McpServers(), app.sync, TIMEOUTS)
+        # A quarter of a call's time is for the check of its arguments, in which a process starts.
+        gateway = Gateway(McpServers(), app.sync, replace(TIMEOUTS, call=240))
         await gateway.apply([spec("good", resources=True), spec("odd", watch=str(lists))])
         await gateway.settle(TIMEOUT_SECONDS)
         yield build_calls(app, gateway)
