@@ -98,7 +98,7 @@ async def test_a_control_character_in_an_id_is_a_422(http: httpx.AsyncClient, me
 @pytest.mark.req("X-03")
 @pytest.mark.parametrize(("text", "status"), [("true", 200), ("false", 200), ("1", 422), ("yes", 422), ("True", 422)])
 async def test_a_boolean_is_true_or_false(http: httpx.AsyncClient, text: str, status: int) -> None:
-    assert (await http.get(f"/api/v1/skills?active_only={text}")).status_code == status
+    assert (await http.get(f"/api/v1/skills/file_operations?details={text}")).status_code == status
     body = {"true": b"true", "false": b"false"}.get(text, b'"yes"')
     answer = await http.post("/api/v1/search", content=b'{"query": "read a file", "include_schemas": %s}' % body)
     assert answer.status_code == status

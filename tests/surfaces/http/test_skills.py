@@ -89,13 +89,6 @@ async def test_a_skill_is_created_replaced_and_removed(http: httpx.AsyncClient) 
     assert (await http.get(f"{SKILLS}/bee_keeping")).status_code == 404
 
 
-async def test_inactive_skills_can_be_left_out(http: httpx.AsyncClient) -> None:
-    await http.post(SKILLS, json={**BEES, "is_active": False})
-    every = (await http.get(SKILLS)).json()["skills"]
-    active = (await http.get(SKILLS, params={"active_only": True})).json()["skills"]
-    assert [s["id"] for s in every if s not in active] == ["bee_keeping"]
-
-
 async def test_an_id_that_is_taken_is_a_conflict(http: httpx.AsyncClient) -> None:
     await http.post(SKILLS, json=BEES)
     again = await http.post(SKILLS, json=BEES)

@@ -81,12 +81,10 @@ def skills() -> None:
 
 
 @skills.command("list")
-@click.option("--active-only", is_flag=True, help="Leave out inactive skills.")
 @options.catalogue
-def list_(active_only: bool) -> None:
+def list_() -> None:
     """List all skills, with the number of tools in each."""
-    http = {"active_only": active_only}
-    request(SKILLS, lambda app: app.skills.all(**http), build_skills_response, show=_show_skills, **http)
+    request(SKILLS, lambda app: app.skills.all(), build_skills_response, show=_show_skills)
 
 
 @skills.command()

@@ -216,10 +216,8 @@ async def propose_skills(
 
 
 @router.get("/skills", summary="List skills with their number of tools", dependencies=[SEARCH])
-async def list_skills(
-    app: CurrentApp, active_only: Annotated[QueryBool, Query(description="Leave out inactive skills.")] = False
-) -> JsonResponse[responses.SkillListResponse]:
-    return JsonResponse(responses.build_skills_response(await app.skills.all(active_only=active_only)))
+async def list_skills(app: CurrentApp) -> JsonResponse[responses.SkillListResponse]:
+    return JsonResponse(responses.build_skills_response(await app.skills.all()))
 
 
 @router.post(
