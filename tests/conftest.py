@@ -15,6 +15,7 @@ import sys
 import uuid
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -88,10 +89,13 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         require_programs()
         servers = ExitStack()
         session.config.add_cleanup(servers.close)
-        for variable, run in ((POSTGRES, run_postgres), (MONGO, run_mongo), (PRELOADED, run_preloaded)):
-            if variable not in os.environ:
-                os.environ[variable] = servers.enter_context(run())
-                servers.callback(os.environ.pop, variable)
+        programs = {POSTGRES: run_postgres, MONGO: run_mongo, PRELOADED: run_preloaded}
+        missing = [variable for variable in programs if variable not in os.environ]
+        with ThreadPoolExecutor() as pool:
+            urls = list(pool.map(lambda variable: servers.enter_context(programs[variable]()), missing))
+        for variable, url in zip(missing, urls, strict=True):
+            os.environ[variable] = url
+            servers.callback(os.environ.pop, variable)
     except ServerFailed as error:
         pytest.exit(str(error), returncode=3)
 
