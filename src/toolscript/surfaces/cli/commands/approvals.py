@@ -26,11 +26,6 @@ Answer = Mapping[str, Any]
 id_argument = click.argument("call_id", metavar="ID")
 
 
-def store_options(command: Any) -> Any:
-    """The options of commands about the data folder. They need no configuration."""
-    return options.data_dir(options.gateway(options.as_json(command)))
-
-
 @click.group(cls=ListingGroup)
 def approvals() -> None:
     """Decide about calls that wait for approval. Without a command, lists them.
@@ -47,7 +42,7 @@ def approvals() -> None:
 
 
 @approvals.command("list")
-@store_options
+@options.store
 def list_() -> None:
     """List the calls that wait, the oldest first."""
 
@@ -61,7 +56,7 @@ def list_() -> None:
 
 @approvals.command()
 @id_argument
-@store_options
+@options.store
 def approve(call_id: str) -> None:
     """Let the caller repeat a call once.
 
@@ -72,7 +67,7 @@ def approve(call_id: str) -> None:
 
 @approvals.command()
 @id_argument
-@store_options
+@options.store
 def decline(call_id: str) -> None:
     """Refuse a call: its caller learns that when it repeats the call.
 

@@ -36,9 +36,7 @@ Answer = Mapping[str, Any]
 @click.option("--summary", type=click.Choice(["tool", "server"]), help="Number, errors and times by tool or server.")
 @options.limit(MAX_LIMIT, 50, "events")
 @click.option("--page", "page_token", metavar="TOKEN", help="The next page, with the token that the one before named.")
-@options.data_dir
-@options.gateway
-@options.as_json
+@options.store
 def calls(summary: str | None, limit: int, page_token: str | None, **filters: Any) -> None:
     """List who called which tool, newest first.
 

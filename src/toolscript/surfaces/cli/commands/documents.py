@@ -8,7 +8,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import click
@@ -33,7 +33,6 @@ from toolscript.surfaces.cli.terminal.values import format_conditions, parse_con
 if TYPE_CHECKING:
     from toolscript.app.app import App
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 Answer = Mapping[str, Any]
 Progress = Callable[[int, int], None]
 TenantLocal = Callable[["App", Principal], Awaitable[Any]]
@@ -46,10 +45,6 @@ SNIPPET_CHARACTERS = 240
 _HIGHLIGHTED = re.compile(r"\*\*(.+?)\*\*")
 
 log = logging.getLogger(__name__)
-
-
-def _tenant_options(command: Command) -> Command:
-    return options.tenant(options.data_dir(options.gateway(options.as_json(command))))
 
 
 @click.group(cls=CommandGroup)
@@ -75,7 +70,7 @@ def documents() -> None:
 @click.option("--offset", type=click.IntRange(0, 10_000), default=0, help="Number of documents to skip.")
 @options.min_relevance("documents")
 @click.option("--rerank", is_flag=True, help="Reorder the best documents with a reranker (TOOLSCRIPT_RERANKER).")
-@_tenant_options
+@options.tenant_store
 def search(query: str, limit: int, filters: tuple[str, ...], **request: Any) -> None:
     """Find documents.
 
@@ -110,7 +105,7 @@ def search(query: str, limit: int, filters: tuple[str, ...], **request: Any) -> 
 @documents.command("list")
 @options.limit(1000, 100, "documents")
 @click.option("--after", metavar="ID", help="Start after this id.")
-@_tenant_options
+@options.tenant_store
 def list_(limit: int, after: str | None) -> None:
     """List documents by id."""
     print_answer(_run(lambda documents: documents.list_page(after=after, limit=limit)), _show_list)
@@ -118,7 +113,7 @@ def list_(limit: int, after: str | None) -> None:
 
 @documents.command()
 @click.argument("doc_id", metavar="ID")
-@_tenant_options
+@options.tenant_store
 def show(doc_id: str) -> None:
     """Print the title, metadata and text of a document."""
 
@@ -133,7 +128,7 @@ def show(doc_id: str) -> None:
 
 @documents.command()
 @click.argument("doc_ids", nargs=-1, required=True, metavar="ID...")
-@_tenant_options
+@options.tenant_store
 def remove(doc_ids: tuple[str, ...]) -> None:
     """Remove documents. Missing documents are reported, and the others removed; exits with 4 when all are missing."""
     ids = list(dict.fromkeys(doc_ids))

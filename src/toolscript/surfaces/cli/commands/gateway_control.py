@@ -30,9 +30,7 @@ Answer = Mapping[str, Any]
 
 
 @click.command()
-@options.data_dir
-@options.gateway
-@options.as_json
+@options.store
 def status() -> None:
     """Show the gateway that runs on the data folder: its address, process, and whether it is ready.
 

@@ -110,9 +110,7 @@ def remove(references: tuple[str, ...], yes: bool) -> None:
 )
 @options.min_relevance("results")
 @click.option("--full", is_flag=True, help="Print whole passages.")
-@options.data_dir
-@options.gateway
-@options.as_json
+@options.store
 def search(
     query: str,
     limit: int,

@@ -48,9 +48,7 @@ def export(references: tuple[str, ...]) -> None:
 
 @click.command("import")
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE|-")
-@options.data_dir
-@options.gateway
-@options.as_json
+@options.store
 def import_(file: Path) -> None:
     """Import JSON lines: the output of export, or extractions that were made elsewhere.
 

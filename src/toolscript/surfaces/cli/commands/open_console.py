@@ -16,9 +16,7 @@ from toolscript.surfaces.cli.terminal.text import print_answer
 
 
 @click.command(name="open")
-@options.data_dir
-@options.gateway
-@options.as_json
+@options.store
 def open_console() -> None:
     """Open the console of the running gateway in the browser.
 

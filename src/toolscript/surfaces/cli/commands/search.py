@@ -59,10 +59,7 @@ DEGRADED = {
     "(direct), or do both and take the best (hybrid). --limit defaults to 5 and --threshold to 0.3 then.",
 )
 @options.model
-@options.config
-@options.data_dir
-@options.gateway
-@options.as_json
+@options.catalogue
 def search(query: str, strategy: str | None, output: str, language: str | None, max_tokens: int) -> None:
     """Find the tools for a task.
 

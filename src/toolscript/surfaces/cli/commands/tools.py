@@ -93,10 +93,7 @@ async def try_servers(settings: Settings, choice: CatalogueChoice, *, within: fl
 
 @click.command("list-tools")
 @filter_argument
-@options.config
-@options.data_dir
-@options.gateway
-@options.as_json
+@options.catalogue
 def list_tools(filter_: str | None) -> None:
     """List all tools, prompts and resources, with their signatures.
 
@@ -132,10 +129,7 @@ def list_tools(filter_: str | None) -> None:
     show_default=True,
     help="Language of the client.",
 )
-@options.config
-@options.data_dir
-@options.gateway
-@options.as_json
+@options.catalogue
 def get_types(filter_: str | None, language: str) -> None:
     """Print a typed client for tools, ready to import.
 
@@ -305,9 +299,7 @@ async def _call(app: App, tool_id: str, arguments: Mapping[str, Any], max_tokens
 @click.option("--query", metavar="TEXT", help="Find parts of it, by words and meaning.")
 @click.option("--path", metavar="PATH", help="Take a part of its JSON: items.3.name, or items.10:20.")
 @click.option("--page", type=click.IntRange(1), metavar="NUMBER", help="Print this page; by default the first.")
-@options.data_dir
-@options.gateway
-@options.as_json
+@options.store
 def results(handle: str, query: str | None, path: str | None, page: int | None) -> None:
     """Read or search a result that `toolscript call --max-tokens` has cut. It is kept for an hour.
 

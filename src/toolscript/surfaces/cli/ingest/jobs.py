@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -23,11 +23,6 @@ from toolscript.surfaces.cli.terminal.text import (
 )
 
 Answer = Mapping[str, Any]
-Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-def _add_options(command: Command) -> Command:
-    return options.tenant(options.data_dir(options.gateway(options.as_json(command))))
 
 
 @click.group(cls=CommandGroup)
@@ -47,7 +42,7 @@ def jobs() -> None:
     help="Jobs whose files become documents or knowledge.  [default: documents]",
 )
 @options.limit(100, 20, "jobs")
-@_add_options
+@options.tenant_store
 def list_(target: str, limit: int) -> None:
     """List jobs, newest first."""
     answer = _run(JobTarget(target), lambda client: client.list_jobs(limit))
@@ -66,7 +61,7 @@ def list_(target: str, limit: int) -> None:
 
 @jobs.command()
 @click.argument("job_id", metavar="JOB")
-@_add_options
+@options.tenant_store
 def show(job_id: str) -> None:
     """Show how far a job is, and its failed files."""
 
@@ -78,7 +73,7 @@ def show(job_id: str) -> None:
 
 @jobs.command()
 @click.argument("job_id", metavar="JOB")
-@_add_options
+@options.tenant_store
 def cancel(job_id: str) -> None:
     """Cancel a job. What is done stays."""
     print_answer(_run(_find_target(job_id), lambda client: client.change(job_id, "cancel")), _show_job)
@@ -86,7 +81,7 @@ def cancel(job_id: str) -> None:
 
 @jobs.command()
 @click.argument("job_id", metavar="JOB")
-@_add_options
+@options.tenant_store
 def resume(job_id: str) -> None:
     """Continue a job that was cancelled, and try again what failed. Needs a running gateway."""
 

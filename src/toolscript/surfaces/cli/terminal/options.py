@@ -81,6 +81,16 @@ def min_relevance(things: str) -> Callable[[Command], Command]:
     return click.option("--min-relevance", type=click.FloatRange(0, 1), metavar="NUMBER", help=text)
 
 
+def store(command: Command) -> Command:
+    """The options of every command that needs no configuration."""
+    return data_dir(gateway(as_json(command)))
+
+
 def catalogue(command: Command) -> Command:
     """The options of every command that uses the catalogue."""
-    return config(data_dir(gateway(as_json(command))))
+    return config(store(command))
+
+
+def tenant_store(command: Command) -> Command:
+    """The options of every command about what a tenant has."""
+    return tenant(store(command))
