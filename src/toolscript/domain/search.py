@@ -81,9 +81,6 @@ class Candidate(NamedTuple):
     payload: Mapping[str, Any] = MappingProxyType({})
 
 
-Ranking = Sequence[Candidate]
-
-
 class TermMatches(NamedTuple):
     """Some places of a ranking by terms, and how many points share a term with the query (at least, if that many were
     asked for)."""

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.fixtures.examples import scale_examples
-from toolscript.domain.search import Candidate, Ranking, sort_candidates
+from toolscript.domain.search import Candidate, sort_candidates
 from toolscript.retrieval.fusion import FUSIONS, put_needs_first, rrf, sort_scores, sum_weighted, zscore
 
 Leg = dict[str, float]
@@ -31,7 +31,7 @@ several_legs = st.lists(legs, min_size=2, max_size=4)
 quick = settings(max_examples=scale_examples(60), deadline=None)
 
 
-def ranking(leg: Leg) -> Ranking:
+def ranking(leg: Leg) -> list[Candidate]:
     return sort_candidates([Candidate(i, s) for i, s in leg.items()])
 
 

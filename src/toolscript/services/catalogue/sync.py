@@ -35,8 +35,6 @@ ItemCounts = Mapping[str, Mapping[str, int]]
 
 # After so long without a gateway or a sync that uses it, a configuration is forgotten.
 MAX_UNSEEN_SECONDS = 7 * 86_400.0
-# What people call the configuration that no file names.
-DEFAULT_FILES = "default"
 
 log = logging.getLogger(__name__)
 

@@ -38,7 +38,6 @@ _PLAIN = {
 
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _LATIN, _CYRILLIC, _GREEK = re.compile(r"[a-zA-Z]"), re.compile("[Ѐ-ԯ]"), re.compile("[Ͱ-Ͽ]")
-_RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff]")
 _CONTROL = re.compile("\x1b|\x9b|[\x00-\x08\x0b\x0e-\x1f\x7f]")
 # Tags, selectors beyond those of emoji, blanks that are letters, and private characters.
 _SMUGGLING = re.compile("[\U000e0000-\U000e007f\U000e0100-\U000e01ef\u115f\u1160\u3164\uffa0\u034f\ue000-\uf8ff]")

@@ -15,7 +15,6 @@ import click
 
 from toolscript.domain.access import Principal
 from toolscript.domain.errors import NotFound, ToolscriptError
-from toolscript.surfaces.cli.client.gateway import MAX_BODY_BYTES
 from toolscript.surfaces.cli.client.session import CommandSession, read_settings, run_in_session
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.command_group import CommandGroup
@@ -39,8 +38,6 @@ TenantLocal = Callable[["App", Principal], Awaitable[Any]]
 
 # Embedding a batch of long documents can take many minutes on a small machine.
 TIMEOUT_SECONDS = 3600.0
-# Leaves room for the JSON around a single document.
-MAX_DOCUMENT_BYTES = MAX_BODY_BYTES - 1024
 SNIPPET_CHARACTERS = 240
 _HIGHLIGHTED = re.compile(r"\*\*(.+?)\*\*")
 
