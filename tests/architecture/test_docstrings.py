@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.architecture.sources import parse_file
+from tests.architecture.sources import parse_file, walk_statements
 
 SOURCE = Path(__file__).parents[2] / "src" / "toolscript"
 CHAIN = re.compile(r"\b(?:that of|those|ones|whose|which)\b", re.IGNORECASE)
@@ -18,7 +18,8 @@ DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 def read_docstrings() -> Iterator[tuple[Path, int, str]]:
     """The file, line and text of every docstring."""
     for file in sorted(SOURCE.rglob("*.py")):
-        for node in ast.walk(parse_file(file)):
+        tree = parse_file(file)
+        for node in (tree, *walk_statements(tree)):
             if isinstance(node, DOCUMENTED) and (text := ast.get_docstring(node)):
                 yield file.relative_to(SOURCE), node.body[0].lineno, text
 
