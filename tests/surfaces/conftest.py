@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.limits import set_limits
 from tests.servers.gateway import run_gateway
 
 
@@ -32,3 +33,9 @@ def start_gateway(small_folder: Path) -> Iterator[Callable[[], None]]:
             stack.enter_context(run_gateway(Path.cwd(), "--data-dir", str(small_folder)))
 
         yield start
+
+
+@pytest.fixture
+def read_keys_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Instead of waiting until the keys that were read are too old."""
+    set_limits(monkeypatch, keys_max_age=0.0)

@@ -10,7 +10,6 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.fixtures.limits import set_limits
 from tests.fixtures.serving import replace_parts
 from toolscript.app.access import create_sign_in_code
 from toolscript.app.app import App, open_app
@@ -19,18 +18,11 @@ from toolscript.settings import load_settings
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.served_app import ServedApp
 
-pytestmark = pytest.mark.req("X-04", "G-19")
+pytestmark = [pytest.mark.req("X-04", "G-19"), pytest.mark.usefixtures("read_keys_every_time")]
 
 API_KEY = "the-key-of-the-operator-of-this-gateway"
 PATH = "/api/v1/keys"
 Headers = dict[str, str]
-
-
-@pytest.fixture(autouse=True)
-def _read_keys_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Instead of waiting until the keys that were read are too old."""
-    set_limits(monkeypatch, keys_read=60.0)
-    set_limits(monkeypatch, keys_max_age=0.0)
 
 
 @pytest.fixture

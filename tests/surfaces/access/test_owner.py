@@ -11,7 +11,6 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.fixtures.limits import set_limits
 from tests.fixtures.serving import replace_parts
 from toolscript.app.access import create_sign_in_code
 from toolscript.app.app import App, open_app
@@ -22,7 +21,7 @@ from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.served_app import ServedApp
 from toolscript.surfaces.owner import PROXY_HEADERS
 
-pytestmark = pytest.mark.req("X-04", "G-19")
+pytestmark = [pytest.mark.req("X-04", "G-19"), pytest.mark.usefixtures("read_keys_every_time")]
 
 OWN = ("127.0.0.1", 50_000)
 ROUTES: list[tuple[str, str, dict[str, Any]]] = [
@@ -33,13 +32,6 @@ ROUTES: list[tuple[str, str, dict[str, Any]]] = [
     ("POST", "/search_knowledge", {"json": {"query": "tides"}}),
     ("POST", "/mcp", {"json": {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}}),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _read_keys_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Instead of waiting until the keys that were read are too old."""
-    set_limits(monkeypatch, keys_read=60.0)
-    set_limits(monkeypatch, keys_max_age=0.0)
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ from toolscript.surfaces.http.app import ROUTES, create_http_app
 from toolscript.surfaces.http.dependencies import get_scope
 from toolscript.surfaces.http.served_app import ServedApp
 
-pytestmark = pytest.mark.req("X-04", "G-19")
+pytestmark = [pytest.mark.req("X-04", "G-19"), pytest.mark.usefixtures("read_keys_every_time")]
 
 SECRET = "a-secret-of-the-tests-that-is-long-enough"
 API_KEY = "the-key-of-the-operator-of-this-gateway"
@@ -54,13 +54,6 @@ async def serve_app(app: App, **settings: Any) -> AsyncIterator[Gateway]:
     transport = httpx.ASGITransport(create_http_app(ServedApp(app.settings, app)))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         yield Gateway(app, client)
-
-
-@pytest.fixture(autouse=True)
-def _read_keys_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Instead of waiting until the keys that were read are too old; and a busy machine must not use old ones."""
-    set_limits(monkeypatch, keys_read=60.0)
-    set_limits(monkeypatch, keys_max_age=0.0)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,6 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.fixtures.limits import set_limits
 from tests.fixtures.serving import fill_searches, replace_parts
 from toolscript.app.app import App, local_token, open_app
 from toolscript.domain.access import Scope
@@ -23,7 +22,7 @@ from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.served_app import ServedApp
 from toolscript.surfaces.mcp.definitions import RUN_CODE, TOOL_SCOPES, TOOLS, build_instructions
 
-pytestmark = pytest.mark.req("X-04", "G-08", "G-19")
+pytestmark = [pytest.mark.req("X-04", "G-08", "G-19"), pytest.mark.usefixtures("read_keys_every_time")]
 
 # The owner of the machine needs no key: tests/surfaces/access/test_owner.py
 ELSEWHERE = ("192.0.2.1", 50_000)
@@ -38,13 +37,6 @@ async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
         await fill_searches(opened, "acme")
         await opened.ingest_documents.put("acme", [Document("report", "the tides of acme")])
         yield opened
-
-
-@pytest.fixture(autouse=True)
-def _read_keys_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Instead of waiting until the keys that were read are too old; and a busy machine must not use old ones."""
-    set_limits(monkeypatch, keys_read=60.0)
-    set_limits(monkeypatch, keys_max_age=0.0)
 
 
 @dataclass
