@@ -145,6 +145,7 @@ ALLOWED_LIBRARIES: dict[str, set[str]] = {
     "surfaces/http/server.py": {"uvicorn"},
     "surfaces/json/filters.py": {"pydantic"},
     "surfaces/mcp": {"anyio", "httpx2", "mcp", "mcp_types", "pydantic", "starlette"},
+    "adapters/agent_skills/main_file.py": {"yaml"},
     "adapters/deno": {"deno"},
     "adapters/files/office/docx.py": {"docx"},
     "adapters/files/office/rtf.py": {"striprtf"},

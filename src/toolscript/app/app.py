@@ -70,7 +70,7 @@ from toolscript.services.access.rates import Buckets, Rates
 from toolscript.services.catalogue.skill_points import SKILLS
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.sync import Sync
-from toolscript.services.catalogue.tool_points import TOOLS
+from toolscript.services.catalogue.tool_points import TOOLS, WITHOUT_PASSAGES
 from toolscript.services.catalogue.tool_steps import ToolSteps
 from toolscript.services.catalogue.visibility import Visibility
 from toolscript.services.documents.ingest import IngestDocuments
@@ -275,7 +275,7 @@ class App:
 
     async def count_indexed_tools(self) -> int:
         """The number of tools, prompts and resources in the index."""
-        return await self.catalogue_index.count(TOOLS)
+        return await self.catalogue_index.count(TOOLS, WITHOUT_PASSAGES)
 
     async def count_points(self) -> dict[str, int]:
         """The sizes of the collections of the index that are open."""

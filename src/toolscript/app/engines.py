@@ -7,8 +7,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
+from toolscript.adapters.agent_skills.folders import AgentSkillFolders
 from toolscript.adapters.memory import MemoryIndex
 from toolscript.app.extras import require_extra
+from toolscript.domain.agent_skills import SERVER_NAME as AGENT_SKILLS
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.limits import current_limits
 from toolscript.domain.profiles import Profile
@@ -33,19 +35,22 @@ class Servers:
         self,
         max_answer_bytes: int,
         tokens: AccessTokens | None = None,
-        get_internal: Callable[[], ToolServer] | None = None,
+        get_workflows: Callable[[], ToolServer] | None = None,
     ) -> None:
-        """`get_internal` returns the server that is part of this process."""
+        """`get_workflows` returns the server of workflows, which is part of this process."""
         self._max_answer_bytes = max_answer_bytes
         self._tokens = tokens
-        self._get_internal = get_internal
+        self._get_workflows = get_workflows
 
     @asynccontextmanager
     async def connect(
         self, spec: ServerSpec, *, within: float, on_log: OnLog = ignore_log
     ) -> AsyncIterator[ToolServer]:
-        if spec.transport is Transport.INTERNAL and self._get_internal:
-            yield self._get_internal()
+        if spec.transport is Transport.INTERNAL and spec.name == AGENT_SKILLS:
+            yield AgentSkillFolders(spec.args)
+            return
+        if spec.transport is Transport.INTERNAL and self._get_workflows:
+            yield self._get_workflows()
             return
         servers = await asyncio.to_thread(self._import)
         async with servers.connect(spec, within=within, on_log=on_log) as server:
@@ -74,15 +79,15 @@ def open_gateway(
     sync: Sync | None = None,
     tokens: AccessTokens | None = None,
     admission: CallAdmission | None = None,
-    get_internal: Callable[[], ToolServer] | None = None,
+    get_workflows: Callable[[], ToolServer] | None = None,
     *,
     demo: bool = False,
 ) -> Gateway:
     """The gateway; without a `sync` it connects to servers and leaves the catalogue alone. `tokens` are the tokens of
-    logins. `get_internal` returns the server of workflows. The gateway of the `demo` has no servers."""
+    logins. `get_workflows` returns the server of workflows. The gateway of the `demo` has no servers."""
     limits = replace(current_limits(), connect=settings.connect_timeout, call=settings.call_timeout)
     build = DemoGateway if demo else Gateway
-    return build(Servers(settings.call_max_mib * 2**20, tokens, get_internal), sync, limits, admission)
+    return build(Servers(settings.call_max_mib * 2**20, tokens, get_workflows), sync, limits, admission)
 
 
 def open_index(settings: Settings) -> VectorIndex:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from toolscript.configuration.agent_skill_folders import AGENT_SKILL_FOLDERS, read_agent_skill_folders
 from toolscript.configuration.env_files import VARIABLE_NAME, parse_env_file
 from toolscript.configuration.jsonc import JsoncError, JsoncNode, parse_jsonc
 from toolscript.configuration.limits import read_limits
@@ -73,6 +74,8 @@ class Configuration:
     servers: tuple[ServerSpec, ...]
     files: tuple[Path, ...]
     profiles: tuple[Profile, ...] = ()
+    agent_skill_folders: tuple[str, ...] = ()
+    """Folders whose subfolders are agent skills."""
 
 
 def load_configuration(
@@ -87,16 +90,20 @@ def load_configuration(
     sources = [_ConfigurationFile(file, home, environment) for file in list_files(path, home=home, folder=folder)]
     entries: dict[str, _ServerEntry] = {}
     profiles: dict[str, Profile] = {}
+    folders: list[str] = []
     for source in sources:
         root = source.read_root(required=path is not None)
         entries |= source.read_entries(root)
         profiles |= source.read_profiles(root)
+        if root and (node := root.find(AGENT_SKILL_FOLDERS)):
+            folders += read_agent_skill_folders(node, source.report, source.resolve_path, entries)
     specs = [entry.build_spec() for entry in entries.values()]
     problems = [problem for source in sources for problem in sorted(source.problems, key=lambda p: p["line"] or 0)]
     if problems:
         raise _build_error(problems)
     watched = [*(s.file for s in sources), *(file for s in sources for file in s.env_files)]
-    return Configuration(tuple(filter(None, specs)), tuple(dict.fromkeys(watched)), tuple(profiles.values()))
+    files, agent_skills = tuple(dict.fromkeys(watched)), tuple(dict.fromkeys(folders))
+    return Configuration(tuple(filter(None, specs)), files, tuple(profiles.values()), agent_skills)
 
 
 def list_files(path: Path | None, *, home: Path, folder: Path) -> list[Path]:
@@ -184,7 +191,8 @@ class _ConfigurationFile:
         """Reads the profiles of the file."""
         members = root.value if root and isinstance(root.value, dict) else {}
         is_own = self.file.name == FILE_NAME  # other clients have keys of their own
-        self.report_misspelt({k: n for k, n in members.items() if is_own or resembles_profiles(n)}, ["profiles"])
+        unclear = {k: n for k, n in members.items() if is_own or resembles_profiles(n)}
+        self.report_misspelt(unclear, ["profiles", AGENT_SKILL_FOLDERS])
         return ProfileReader(self.report).read(members["profiles"]) if "profiles" in members else {}
 
     def _find_server_lists(self, root: JsoncNode | None) -> list[JsoncNode]:
@@ -196,7 +204,7 @@ class _ConfigurationFile:
         nested = root.value["mcp"].value if "mcp" in root.value else None
         mcp = nested if isinstance(nested, dict) else {}
         lists = [root.value.get("mcpServers"), root.value.get("servers"), mcp.get("servers")]
-        if root.value and not any(lists):
+        if root.value and not any(lists) and AGENT_SKILL_FOLDERS not in root.value:
             misspelt = self.report_misspelt(root.value, ["mcpServers", "servers", "mcp"])
             if not misspelt and not self.report_misspelt(mcp, ["servers"]):
                 self.report(root, "missing key: mcpServers (or servers or mcp.servers, as in VS Code)")
@@ -244,6 +252,11 @@ class _ConfigurationFile:
         for message in problems:
             self.report(node, message)
         return None if problems else resolved
+
+    def resolve_path(self, node: JsoncNode) -> Path | None:
+        """Returns the path that a string names; None for an empty one, or with a problem reported."""
+        text = self.resolve(node)
+        return self.folder / _expand_home(text, self.home) if text else None
 
     def _resolve_variable(self, match: re.Match[str], problems: list[str]) -> str:
         name, default, requested = match["name"], match["default"], match["input"]
@@ -385,8 +398,7 @@ class _ServerEntry:
 
     def _read_path(self, name: str) -> Path | None:
         node = self._get(name)
-        text = self.source.resolve(node) if node else None
-        return self.source.folder / _expand_home(text, self.source.home) if text else None
+        return self.source.resolve_path(node) if node else None
 
     def _read_url(self, node: JsoncNode) -> str:
         url = self.source.resolve(node)

@@ -11,6 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from toolscript.configuration.agent_skill_folders import AGENT_SKILL_FOLDERS, add_folders
 from toolscript.configuration.client_entries import CLIENTS, convert_entry
 from toolscript.configuration.client_files import ClientFile, ServerList, find_server_lists
 from toolscript.configuration.files import parse_entry
@@ -149,21 +150,24 @@ def assign_names(files: Sequence[FoundFile], target: JsoncNode | None) -> list[F
 
 
 def plan_changes(
-    files: Sequence[FoundFile], target: Path, target_text: str | None, command: Sequence[str]
+    files: Sequence[FoundFile],
+    target: Path,
+    target_text: str | None,
+    command: Sequence[str],
+    agent_skills: Sequence[str] = (),
 ) -> list[FileChange]:
     """What to write, Toolscript's configuration first: at no moment is a server in no file. `command` starts
-    Toolscript's MCP server."""
+    Toolscript's MCP server; `agent_skills` are folders to add."""
     moved = {server.target: server for each in files for server in each.moving}
     after = target_text if target_text and target_text.strip() else "{\n}\n"
     existing = parse_jsonc(after).root
     for name, server in moved.items():
         if not any(existing.find(*path, name) for path in (("mcpServers",), ("servers",), ("mcp", "servers"))):
             after = add_member(after, ("mcpServers", name), server.entry)
-    changes = (
-        [FileChange(target, target_text, after, (("mcpServers",),), is_target=True)]
-        if after != target_text and moved
-        else []
-    )
+    after = add_folders(after, agent_skills) if agent_skills else after
+    places = ([("mcpServers",)] if moved else []) + ([(AGENT_SKILL_FOLDERS,)] if agent_skills else [])
+    is_changed = after != target_text and bool(places)
+    changes = [FileChange(target, target_text, after, tuple(places), is_target=True)] if is_changed else []
     return changes + [_plan_change(each, command) for each in files if each.moving]
 
 

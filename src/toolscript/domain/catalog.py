@@ -1,4 +1,4 @@
-"""The tools, prompts and resources of many servers, and the skills they are sorted into."""
+"""The tools, prompts, resources and agent skills of many servers, and the skills they are sorted into."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ Schemas = tuple[Schema | None, Schema | None, Schema | None]
 
 
 class ItemType(StrEnum):
-    """The kinds of items that MCP servers offer."""
+    """The kinds of items that servers offer."""
 
     TOOL = "tool"
     PROMPT = "prompt"
     RESOURCE = "resource"
+    AGENT_SKILL = "agent_skill"
+    """A folder with a `SKILL.md`; a `Skill` is a group of items."""
 
 
 # The skills of an item.
@@ -29,7 +31,7 @@ MAX_SKILLS = 3
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A tool, prompt or resource, as its server describes it."""
+    """A tool, prompt, resource or agent skill, as its server describes it."""
 
     server: str
     name: str
@@ -40,13 +42,14 @@ class Item:
     output_schema: Schema | None = None
     annotations: Schema | None = None
     definition: Schema | None = None
-    """A prompt or resource as the server lists it: the native lists pass it on, with what no other field has."""
+    """A prompt or resource as the server lists it: the native lists pass it on, with what no other field has. Of an
+    agent skill: its files with their digests, and the text of its `SKILL.md`."""
     quarantine: str = ""
     """Why it must not be used until a person approves it; empty if it may. No server states this."""
 
     @property
     def id(self) -> str:
-        """`server__tool`, or `server__prompt:name`: a prompt or resource may have the same name as a tool."""
+        """`server__tool`, or `server__prompt:name`: items of other types may have the same name as a tool."""
         return (
             f"{self.server}__{self.name}" if self.type is ItemType.TOOL else f"{self.server}__{self.type}:{self.name}"
         )
@@ -75,7 +78,7 @@ class Item:
 
     @property
     def is_read_only(self) -> bool:
-        """Whether its server says that it changes nothing. Prompts and resources never do."""
+        """Whether its server says that it changes nothing. Items of other types never do."""
         return self.type is not ItemType.TOOL or (self.annotations or {}).get("readOnlyHint") is True
 
     @property

@@ -8,11 +8,13 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from toolscript.domain.agent_skills import name_passage
 from toolscript.domain.catalog import Item, ItemType, Schema, Schemas, StoredItem, get_server
 from toolscript.domain.search import TermCounts
 from toolscript.retrieval.capabilities import NO_SUBJECTS, Capabilities, Subjects, summarize_purpose
 from toolscript.retrieval.near_equals import NearEquals, find_successor, is_deprecated
 from toolscript.retrieval.text.fuzzy import Names
+from toolscript.retrieval.text.item_text import build_passage_texts
 from toolscript.retrieval.text.spelling import Spelling, is_english
 from toolscript.retrieval.text.words import words
 
@@ -38,6 +40,12 @@ class ItemFacts:
     schemas: Schemas
     definition: Schema | None = None
     quarantine: str = ""
+    passages: int = 0
+    """The number of passages of the text of an agent skill, each of which has a point of its own."""
+
+    def list_points(self, item_id: str) -> list[str]:
+        """The ids of the item's points."""
+        return [item_id, *(name_passage(item_id, number) for number in range(self.passages))]
 
     def to_item(self) -> Item:
         """The item that the facts are about."""
@@ -48,6 +56,7 @@ class ItemFacts:
 def build_facts(stored: StoredItem, digest: str, capabilities: Capabilities) -> ItemFacts:
     item = stored.item
     name, server, description = words(item.name), words(item.server), words(item.description)
+    passages = [] if item.quarantine else build_passage_texts(item)
     return ItemFacts(
         digest=digest,
         content_digest=item.content_digest,
@@ -57,11 +66,12 @@ def build_facts(stored: StoredItem, digest: str, capabilities: Capabilities) -> 
         title=item.title,
         description=item.description,
         terms=stored.terms,
-        spelt=frozenset({*name, *server, *description, *words(" ".join(item.parameters))}),
+        spelt=frozenset({*name, *server, *description, *words(" ".join((*item.parameters, *passages)))}),
         subjects=capabilities.of_tool(name, server, words(summarize_purpose(item.description))),
         schemas=(item.input_schema, item.output_schema, item.annotations),
         definition=item.definition,
         quarantine=item.quarantine,
+        passages=len(passages),
     )
 
 
@@ -95,6 +105,14 @@ class CatalogueFacts:
         self.distinct = len(facts) - len(self.variants) + len(groups)
         """The number of different definitions."""
         self.max_variants = max(map(len, groups), default=1)
+        self.max_points = max((1 + each.passages for each in facts.values()), default=1)
+        """The largest number of points of one item."""
+
+    def list_points(self, item_ids: frozenset[str]) -> frozenset[str]:
+        """The ids of the points of these items."""
+        if self.max_points == 1:
+            return item_ids
+        return frozenset(p for i in item_ids for p in (self.items[i].list_points(i) if i in self.items else (i,)))
 
     async def term_counts(self, _: object) -> TermCounts:
         """How many items contain each term."""

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,18 +21,20 @@ from mcp import MCPError
 from mcp.client.session import ClientSession
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.client.subscriptions import SubscriptionLost, listen
+from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolscript import __version__
+from toolscript.adapters.mcp.agent_skills import AgentSkillReader, OpenSession, leave_out_files, require_listed_file
 from toolscript.adapters.mcp.dispatcher import LenientDispatcher, current_relay, raw_result
+from toolscript.adapters.mcp.handshake import initialize, refuse, subscribe_to_lists
 from toolscript.adapters.mcp.http_client import ServerClient, describe_failure
+from toolscript.adapters.mcp.item_requests import build_request
 from toolscript.adapters.mcp.lenient_reader import (
     LISTS,
     MAX_ITEMS,
     clean_result,
-    expand_template,
     keep_valid_fields,
     read_items,
 )
@@ -95,6 +98,25 @@ class McpServers:
             raise Unavailable(await connection.reason(first)) from error
 
     async def _open(self, stack: AsyncExitStack, spec: ServerSpec, connection: _Connection) -> McpServer:
+        session, channel = await self._start(stack, connection)
+        await initialize(session, connection.may_be_lost)
+        if session.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            channel.modern = True
+            await subscribe_to_lists(stack, session)
+        request_messages(stack, session)
+        return McpServer(spec, session, channel, connection, partial(self._open_modern, spec, connection.auth))
+
+    @asynccontextmanager
+    async def _open_modern(self, spec: ServerSpec, auth: BearerAuth | None) -> AsyncIterator[ClientSession]:
+        """A second session, by the newest version of the protocol, with a server that was connected by an older one."""
+        connection = _Connection(spec, self._max_answer_bytes, auth, ignore_log)
+        async with AsyncExitStack() as stack:
+            session, channel = await self._start(stack, connection)
+            await session.discover()
+            channel.modern = True
+            yield session
+
+    async def _start(self, stack: AsyncExitStack, connection: _Connection) -> tuple[ClientSession, LenientDispatcher]:
         inbox, outbox = await connection.streams(stack)
         inner: JSONRPCDispatcher[Any] = JSONRPCDispatcher(inbox, outbox, on_stream_exception=_log_transport_fault)
         channel = LenientDispatcher(inner, connection.log.add_message, connection.results.take)
@@ -102,32 +124,28 @@ class McpServers:
         session = ClientSession(
             dispatcher=channel,
             client_info=types.Implementation(name="toolscript", version=__version__),
-            sampling_callback=_refuse,
-            elicitation_callback=_refuse,
-            list_roots_callback=_refuse,
+            sampling_callback=refuse,
+            elicitation_callback=refuse,
+            list_roots_callback=refuse,
             log_level=LEVEL,
         )
         await stack.enter_async_context(session)
-        await _initialize(session, connection)
-        if session.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            channel.modern = True
-            try:
-                await stack.enter_async_context(
-                    listen(session, tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True)
-                )
-            except (MCPError, RuntimeError) as error:
-                log.info("no_change_notices", extra={"reason": str(error)})
-        request_messages(stack, session)
-        return McpServer(spec, session, channel, connection)
+        return session, channel
 
 
 class McpServer:
     """A connected server."""
 
     def __init__(
-        self, spec: ServerSpec, session: ClientSession, channel: LenientDispatcher, connection: _Connection
+        self,
+        spec: ServerSpec,
+        session: ClientSession,
+        channel: LenientDispatcher,
+        connection: _Connection,
+        open_modern: OpenSession,
     ) -> None:
         self._spec = spec
+        self._agent_skills = AgentSkillReader(spec.name, open_modern)
         self._session = session
         self._channel = channel
         self._connection = connection
@@ -148,8 +166,10 @@ class McpServer:
             except UpstreamFailed as error:
                 refused.append(error.message)
         listing = await asyncio.to_thread(read_items, self._spec.name, answers)  # 40 ms for 10 000 tools
-        problems = [*dict.fromkeys(limits), *refused, *listing.problems]
-        return ServerListing([i for i in listing.items if self._spec.allows_item(i)], problems)
+        agent_skills = await self._agent_skills.list(self._session, listing.items)
+        items = leave_out_files(listing.items, agent_skills.items)
+        problems = [*dict.fromkeys(limits), *refused, *listing.problems, *agent_skills.problems]
+        return ServerListing([i for i in (*items, *agent_skills.items) if self._spec.allows_item(i)], problems)
 
     async def call(
         self, item: Item, arguments: Mapping[str, Any], *, within: float, relay: CallRelay = NO_RELAY
@@ -278,9 +298,11 @@ class McpServer:
     async def _call(self, item: Item, arguments: dict[str, Any], relay: CallRelay) -> CallResult:
         self._channel.relays.append(relay)
         try:
-            raw = await clean_result(await self._send(*_build_request(item, arguments, relay), relay))
+            raw = await clean_result(await self._send(*build_request(item, arguments, relay), relay))
         finally:
             self._channel.relays.remove(relay)
+        if item.type is ItemType.AGENT_SKILL:
+            require_listed_file(item, arguments, raw)
         if item.type is not ItemType.TOOL:
             return CallResult({"structuredContent": raw})
         result = CallResult(keep_valid_fields(raw))
@@ -350,24 +372,6 @@ class McpServer:
 def _count_entries(answers: Mapping[str, Sequence[Mapping[str, Any]]]) -> int:
     lists = (page.get(LISTS[method]) for method, pages in answers.items() for page in pages)
     return sum(len(entries) for entries in lists if isinstance(entries, list))
-
-
-def _build_request(item: Item, arguments: dict[str, Any], relay: CallRelay) -> tuple[Any, Any]:
-    """The request that calls a tool, gets a prompt or reads a resource, and the type of its result. Where we trace, the
-    SDK replaces the caller's trace context by the context of our own span."""
-    match item.type:
-        case ItemType.TOOL:
-            about: Any = {"_meta": dict(relay.trace)} if relay.trace else {}
-            call = types.CallToolRequestParams(name=item.name, arguments=arguments, **about)
-            return types.CallToolRequest(params=call), types.CallToolResult
-        case ItemType.PROMPT:
-            texts = {name: str(value) for name, value in arguments.items()}
-            prompt = types.GetPromptRequestParams(name=item.name, arguments=texts)
-            return types.GetPromptRequest(params=prompt), types.GetPromptResult
-        case ItemType.RESOURCE:
-            known = item.annotations or {}
-            uri = known.get("uri") or expand_template(known.get("uriTemplate", ""), arguments)
-            return types.ReadResourceRequest(params=types.ReadResourceRequestParams(uri=uri)), types.ReadResourceResult
 
 
 class _Connection:
@@ -462,25 +466,6 @@ class _Connection:
             with suppress(httpx2.HTTPError, TimeoutError):
                 async with asyncio.timeout(SHUTDOWN_TIMEOUT_SECONDS):
                     await client.delete(self._spec.url, headers={SESSION_HEADER: self._session_id})
-
-
-async def _refuse(*_: Any, **__: Any) -> types.ErrorData:
-    """Makes the SDK declare what our callers may be able to do: servers hide tools from clients that cannot be asked.
-    The dispatcher answers the requests themselves."""
-    return types.ErrorData(code=types.INVALID_REQUEST, message="not supported")
-
-
-async def _initialize(session: ClientSession, connection: _Connection) -> None:
-    """Does the classic handshake; a server that refuses it gets the newer discovery."""
-    try:
-        await session.initialize()
-    except MCPError as refused:
-        if connection.may_be_lost(refused):
-            raise
-        try:
-            await session.discover()
-        except (MCPError, RuntimeError, ValueError):  # ValueError: its answer is no discovery
-            raise refused from None
 
 
 async def _log_transport_fault(fault: Exception) -> None:

@@ -34,8 +34,9 @@ LISTS = {
     "resources/list": "resources",
     "resources/templates/list": "resourceTemplates",
 }
+AGENT_SKILLS = "skills/list", "skills"
 _RESULT_KEYS = {"tools/call": "content", "prompts/get": "messages", "resources/read": "contents"}
-_RESERVED = ("prompt:", "resource:")
+_RESERVED = ("prompt:", "resource:", "agent_skill:")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _SECRET_NAME = re.compile(r"(?i)token|secret|passw|pwd|api[-_]?key|credential|auth")
 _PASSWORD = re.compile(r"://[^/@\s]*:([^/@\s]+)@")
@@ -51,7 +52,7 @@ def make_acceptable(method: str, raw: dict[str, Any], known_versions: Sequence[s
         info: dict[str, Any] = server_info if isinstance(server_info, dict) else {}
         return {
             "protocolVersion": version if version in known_versions else known_versions[-1],
-            "capabilities": {k: {} for k in raw.get("capabilities") or {} if isinstance(k, str)},
+            "capabilities": _keep_capabilities(raw.get("capabilities") or {}),
             "serverInfo": {"name": str(info.get("name", "")), "version": str(info.get("version", ""))},
         }
     if method in LISTS:
@@ -63,6 +64,13 @@ def make_acceptable(method: str, raw: dict[str, Any], known_versions: Sequence[s
     if method in _RESULT_KEYS:
         return {**_keep_common_fields(raw), _RESULT_KEYS[method]: []}
     return raw
+
+
+def _keep_capabilities(raw: Any) -> dict[str, Any]:
+    """The names of the capabilities and of the extensions."""
+    extensions = raw.get("extensions") if isinstance(raw, Mapping) else None
+    kept: dict[str, Any] = {name: {} for name in raw if isinstance(name, str)}
+    return kept | ({"extensions": {name: {} for name in extensions}} if isinstance(extensions, dict) else {})
 
 
 def keep_valid_fields(result: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,14 +5,18 @@ from __future__ import annotations
 
 from collections import Counter
 
+from toolscript.domain.agent_skills import get_body
 from toolscript.domain.catalog import Item, Skill
 from toolscript.domain.documents import Document, Passage
+from toolscript.retrieval.text.chunking import passages
 from toolscript.retrieval.text.forms import count_document_forms
 from toolscript.retrieval.text.words import split_identifier, term_frequencies, words
 
 ITEM_AVERAGE_LENGTH = 40.0
 DOCUMENT_AVERAGE_LENGTH = 100.0
 NAME_WEIGHT = 2
+# Of an agent skill: what is behind them is not searched.
+MAX_PASSAGES = 100
 
 
 def build_item_text(item: Item) -> str:
@@ -37,6 +41,18 @@ def item_frequencies(item: Item) -> Counter[int]:
     for parameter in item.parameters:
         found += term_frequencies(parameter)
     return found
+
+
+def build_passage_texts(item: Item) -> list[str]:
+    """The passages of the text of an agent skill, each with its name; none for other items."""
+    body = get_body(item).strip()
+    cut = passages(body)[:MAX_PASSAGES] if body else ()
+    return [f"{split_identifier(item.name)}: {body[each.start : each.end].strip()}" for each in cut]
+
+
+def count_item_terms(item: Item) -> frozenset[int]:
+    """The terms that a search finds an item by, also those of the text of an agent skill."""
+    return frozenset(item_frequencies(item)).union(*map(term_frequencies, build_passage_texts(item)))
 
 
 def build_skill_text(skill: Skill) -> str:

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from toolscript.domain.catalog import ItemFingerprint, Origin, StoredItem, Suggestion, SuggestionStatus
+from toolscript.domain.agent_skills import get_item_id, is_agent_skill
+from toolscript.domain.catalog import ItemFingerprint, ItemType, Origin, StoredItem, Suggestion, SuggestionStatus
 from toolscript.domain.filters import EVERYTHING, Condition, Filter, Op
 from toolscript.domain.search import Vector
 from toolscript.ports.indexes import VectorCache, VectorIndex
@@ -18,7 +19,9 @@ from toolscript.services.catalogue.classification_stamps import SkillSet
 from toolscript.services.catalogue.skill_points import NO_SKILL, SkillPoints
 from toolscript.services.catalogue.snapshot import Change
 from toolscript.services.catalogue.tool_points import (
+    PASSAGE_OF,
     TOOLS,
+    WITHOUT_PASSAGES,
     ToolDraft,
     compute_fingerprint,
     describe_text,
@@ -69,6 +72,11 @@ class IndexPass:
     """The skills whose items changed."""
     pending: Sequence[Suggestion] | None = None
     classified: int = 0
+
+    def list_passages(self, items: Sequence[StoredItem]) -> list[str]:
+        """The existing points of passages of these items."""
+        ids = {stored.item.id for stored in items if stored.item.type is ItemType.AGENT_SKILL}
+        return [point_id for point_id in self.existing if get_item_id(point_id) in ids - {point_id}] if ids else []
 
 
 class CatalogueIndex:
@@ -126,13 +134,22 @@ class CatalogueIndex:
         return await self._reconciler.find(where, SYNC_FIELDS)
 
     async def find_points_by_id(self, item_ids: Collection[str]) -> dict[str, Payload]:
-        return await self._reconciler.find_by_id(sorted(item_ids), SYNC_FIELDS)
+        found = await self._reconciler.find_by_id(sorted(item_ids), SYNC_FIELDS)
+        return found | await self._find_passages(item_ids)
 
     async def remove(self, item_ids: Sequence[str]) -> None:
-        await self._index.delete(TOOLS, item_ids)
+        """Removes the points of items, or single points."""
+        await self._index.delete(TOOLS, [*item_ids, *await self._find_passages(item_ids)])
 
-    async def count(self) -> int:
-        return await self._index.count(TOOLS)
+    async def count_items(self) -> int:
+        """The number of items that have points."""
+        return await self._index.count(TOOLS, WITHOUT_PASSAGES)
+
+    async def _find_passages(self, item_ids: Collection[str]) -> dict[str, Payload]:
+        agent_skills = sorted(filter(is_agent_skill, item_ids))
+        if not agent_skills:
+            return {}
+        return await self._reconciler.find(Filter(must=(Condition(PASSAGE_OF, Op.IN, agent_skills),)), SYNC_FIELDS)
 
     async def update(
         self, items: Sequence[ItemFingerprint], work: IndexPass, progress: Progress | None = None
@@ -141,7 +158,8 @@ class CatalogueIndex:
         active = {item.id: item for item in items if item.is_active}
         # Fingerprints of 10 000 items take 0.1 s.
         stale = await asyncio.to_thread(lambda: [item for item in active.values() if self._is_stale(item, work)])
-        gone = [] if work.only_adds else await self._find_gone([i for i in work.existing if i not in active])
+        others = [] if work.only_adds else [i for i in work.existing if get_item_id(i) not in active]
+        gone = await self._find_gone(others)
         before = self.embedded
         is_pending = work.touched or self._indexed_skills != work.skills.digest
         if stale or gone or (is_pending and not work.only_adds):
@@ -160,13 +178,14 @@ class CatalogueIndex:
         embedded = self.embedded - before
         return SyncReport(indexed=len(stale), removed=len(gone), embedded=embedded, classified=work.classified)
 
-    async def _find_gone(self, item_ids: Sequence[str]) -> list[str]:
-        """The inactive items among these. Reads the store again: another gateway may have stored and indexed the others
-        since the pass read it."""
-        if not item_ids:
+    async def _find_gone(self, point_ids: Sequence[str]) -> list[str]:
+        """The points of inactive items among these. Reads the store again: another gateway may have stored and indexed
+        the others since the pass read it."""
+        if not point_ids:
             return []
+        item_ids = {get_item_id(point_id) for point_id in point_ids}
         active = {item.id for item in await self._item_store.get_fingerprints(item_ids=item_ids) if item.is_active}
-        return [item_id for item_id in item_ids if item_id not in active]
+        return [point_id for point_id in point_ids if get_item_id(point_id) not in active]
 
     async def update_skills(self, skill_ids: Collection[str] | None, skills: SkillSet) -> None:
         """Brings the points of these skills (None: of all) up to date, and the topics of tools without a skill."""
@@ -190,16 +209,17 @@ class CatalogueIndex:
     async def compute_vectors(
         self, items: Sequence[StoredItem], existing: Mapping[str, Payload], cached: Mapping[str, Vector]
     ) -> dict[str, Vector]:
-        """The vector of each item by id: the vector of its point if it is still right, else the cached vector, else a
-        new one. None without an embedder."""
+        """The vector of each point of the items by its id: the existing vector if it is still right, else the cached
+        vector, else a new one. None without an embedder."""
         drafts = [ToolDraft(stored, self._model) for stored in items]
-        points = {draft.key: existing[draft.key] for draft in drafts if draft.key in existing}
+        sources = {point_id: source for draft in drafts for point_id, source in draft.sources.items()}
+        points = {point_id: existing[point_id] for point_id in sources if point_id in existing}
         plan = await self._reconciler.plan(drafts, points)
         for draft in drafts:
             if draft.key in cached:
                 plan.vectors.setdefault(draft.source, cached[draft.key])
         self.embedded += await self._reconciler.embed(plan)
-        return {draft.key: plan.vectors[draft.source] for draft in drafts if draft.source in plan.vectors}
+        return {point_id: plan.vectors[source] for point_id, source in sources.items() if source in plan.vectors}
 
     async def read_vectors(self, item_ids: Sequence[str]) -> dict[str, Vector]:
         """The vectors of the items that have points, by id."""
@@ -208,10 +228,16 @@ class CatalogueIndex:
             vectors |= await self._index.vectors(TOOLS, some)
         return vectors
 
-    async def write_points(self, items: Sequence[StoredItem], vectors: Mapping[str, Vector]) -> None:
+    async def write_points(
+        self, items: Sequence[StoredItem], vectors: Mapping[str, Vector], existing: Collection[str] = ()
+    ) -> None:
+        """Writes the points of the items with vectors by the ids of points. `existing` has the ids of points that these
+        replace: passages that a text no longer has are removed."""
         drafts = [ToolDraft(stored, self._model) for stored in items]
-        by_source = {draft.source: vectors[draft.key] for draft in drafts if draft.key in vectors}
-        await self._reconciler.apply(ReconcilePlan(drafts, gone={}, existing={}, vectors=by_source))
+        sources = {point_id: source for draft in drafts for point_id, source in draft.sources.items()}
+        by_source = {source: vectors[point_id] for point_id, source in sources.items() if point_id in vectors}
+        obsolete = {"": [point_id for point_id in existing if point_id not in sources]}
+        await self._reconciler.apply(ReconcilePlan(drafts, gone={}, existing=obsolete, vectors=by_source))
 
     async def copy_cache(self, items: Collection[ItemFingerprint]) -> None:
         """Copies what other configurations cached of these items, if nothing is cached for these servers yet."""
@@ -249,7 +275,7 @@ class CatalogueIndex:
             vectors = await self.compute_vectors(stored, work.existing, work.cached)
             work.cached.update({i: vector for i, vector in vectors.items() if i in work.missing})
             stored = await self._classify(batch, stored, vectors, work)
-            await self.write_points(stored, vectors)
+            await self.write_points(stored, vectors, work.list_passages(stored))
             self.lacking_vectors = max(0, self.lacking_vectors - len(batch))
             self.on_change(Change.POINTS)
             work.touched.update(s for i in batch if i.id in work.existing for s in _skill_ids(work.existing[i.id]))

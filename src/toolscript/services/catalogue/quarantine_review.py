@@ -11,7 +11,7 @@ from dataclasses import replace
 from toolscript.domain.errors import Conflict, NotFound, Unavailable
 from toolscript.domain.quarantine import Finding, Pin, QuarantineCause, QuarantineState
 from toolscript.ports.stores import ItemStore, PinStore
-from toolscript.retrieval.text.item_text import item_frequencies
+from toolscript.retrieval.text.item_text import count_item_terms
 from toolscript.retrieval.text.words import replace_unencodable
 from toolscript.services.catalogue.indexing import CatalogueIndex, IndexPass
 from toolscript.services.catalogue.snapshot import Change
@@ -109,7 +109,7 @@ class QuarantineReview:
             return []
         # An approved name has its invisible characters again: the id without them ends.
         renamed = [item_id for item_id, item in shown.items() if item and item.id != item_id]
-        await self._item_store.save_items([(item, frozenset(item_frequencies(item))) for item in items])
+        await self._item_store.save_items([(item, count_item_terms(item)) for item in items])
         if renamed:
             await self._item_store.deactivate(renamed)
         return [*{*active, *(item.id for item in items)}]

@@ -18,7 +18,7 @@ from toolscript.domain.servers import TrustPolicy
 from toolscript.ports.indexes import VectorCache, VectorIndex
 from toolscript.ports.models import Classifier, Embedder
 from toolscript.ports.stores import CatalogueVersion, FeedbackStore, ItemStore, PinStore, SkillStore
-from toolscript.retrieval.text.item_text import item_frequencies
+from toolscript.retrieval.text.item_text import count_item_terms
 from toolscript.services.catalogue.classification_stamps import SkillSet
 from toolscript.services.catalogue.indexing import MAX_KNOWN_ITEMS, CatalogueIndex, IndexPass, SyncReport
 from toolscript.services.catalogue.learning import Learning
@@ -125,7 +125,7 @@ class Sync:
     async def _is_complete(self, items: Sequence[ItemFingerprint], skills: SkillSet) -> bool:
         """Whether all items have points. A sync that was interrupted leaves points without vectors, and items that are
         not classified."""
-        is_complete = await self._index.count() == len(items)
+        is_complete = await self._index.count_items() == len(items)
         nothing = IndexPass({}, skills)
         return is_complete and not any(self._index.needs_classification(item, nothing) for item in items)
 
@@ -297,4 +297,4 @@ def _find_changed(offered: Mapping[str, Item], stored: Mapping[str, ItemFingerpr
 
 
 def _count_terms(items: Sequence[Item]) -> list[tuple[Item, frozenset[int]]]:
-    return [(item, frozenset(item_frequencies(item))) for item in items]
+    return [(item, count_item_terms(item)) for item in items]

@@ -147,8 +147,10 @@ def _build_subset(visible: frozenset[str], facts: Mapping[str, ItemFacts]) -> Su
     total = Counter(each.server for each in facts.values())
     whole = sorted(server for server, count in total.items() if shown[server] == count)
     hidden = sorted(server for server in total if not shown[server])
-    others = frozenset(i for i in visible if facts[i].server not in whole)
-    left = frozenset(i for i, each in facts.items() if i not in visible and each.server not in hidden)
+    others = frozenset(p for i in visible if facts[i].server not in whole for p in facts[i].list_points(i))
+    left = frozenset(
+        p for i, each in facts.items() if i not in visible and each.server not in hidden for p in each.list_points(i)
+    )
     if len(left) < len(others):
         return Subset(left, (Condition("server", Op.IN, hidden),), excluded=True)
     return Subset(others, (Condition("server", Op.IN, whole),))

@@ -367,7 +367,7 @@ class HierarchicalSearch:
         if area.tools is not None and run.request.strategy is not Strategy.HYBRID:
             return len(area.tools)
         where = _build_filter(run.request.item_type, area.skill_ids)
-        return await self._ranking.count_tools(replace(where, within=run.view.subset))
+        return await self._ranking.count_tools(replace(where, within=run.view.subset), run.catalogue)
 
     def _choose(self, run: _Run, ranked: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
         """The tools of the answer: tools at or above the threshold, then the closest."""

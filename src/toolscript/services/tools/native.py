@@ -1,4 +1,5 @@
-"""Prompts and resources for clients that use MCP's own requests: lists of them, and what their servers answer.
+"""Prompts, resources and agent skills for clients that use MCP's own requests: lists of them, and what their servers
+answer.
 
 Lists come from the catalogue, so they include the offers of servers that are not connected now. Answers come from the
 servers, unchanged but for names and URIs: here they include the server's name.
@@ -13,6 +14,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
+from toolscript.domain.agent_skills import find_path
 from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import NotFound, UpstreamFailed
 from toolscript.domain.limits import current_limits
@@ -29,6 +31,7 @@ from toolscript.domain.requests import current_request
 from toolscript.domain.search import SearchReport
 from toolscript.domain.servers import CallRelay
 from toolscript.ports.observability import EventSink
+from toolscript.retrieval.catalogue import ItemFacts
 from toolscript.services.catalogue.quarantine_review import QuarantineReview
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.visibility import Visibility
@@ -51,6 +54,7 @@ class NativeList(StrEnum):
     PROMPTS = "prompts"
     RESOURCES = "resources"
     TEMPLATES = "resourceTemplates"
+    AGENT_SKILLS = "skills"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,7 @@ class NativePage:
 
 
 class NativeItems:
-    """Lists prompts and resources, and passes on what clients ask of them."""
+    """Lists prompts, resources and agent skills, and passes on what clients ask of them."""
 
     def __init__(
         self,
@@ -106,9 +110,12 @@ class NativeItems:
         return {**result, "messages": [_wrap_message(item.server, message) for message in messages]}
 
     async def read_resource(self, uri: str, user: str | None = None) -> dict[str, Any]:
-        """The contents of a resource. Raises NotFound, and what a call of its server raises."""
-        item = await self.find_resource(uri)
-        result = await self._call("resources.read", item, {}, user)
+        """The contents of a resource or of a file of an agent skill. Raises NotFound, and what a call of its server
+        raises."""
+        agent_skill, _ = await self._find_agent_skill(uri)
+        item = agent_skill or await self.find_resource(uri)
+        arguments = {"path": _find_path(item, uri)} if agent_skill else {}
+        result = await self._call("resources.read", item, arguments, user)
         contents = result.get("contents")
         if not isinstance(contents, list):
             return result
@@ -124,6 +131,30 @@ class NativeItems:
         item = await self.find_resource(uri)
         own = (item.annotations or {})["uri"]
         return await self._complete(item, {**params, "ref": {"type": "ref/resource", "uri": own}}, user)
+
+    async def get_agent_skill(self, uri: str) -> dict[str, Any]:
+        """The entry of the agent skill whose `SKILL.md` has that URI on our server, as the list has it. Raises
+        NotFound and Quarantined."""
+        item, is_main_file = await self._find_agent_skill(uri)
+        if item is None or not is_main_file:
+            raise NotFound(f"no such agent skill: {uri!r}: skills/list names those that exist", details={"uri": uri})
+        return {"skill": _build_entry(item)}
+
+    async def _find_agent_skill(self, uri: str) -> tuple[Item | None, bool]:
+        """The agent skill whose folder a URI is in, and whether it is that of its `SKILL.md`. Raises NotFound for one
+        that the caller may not see, and Quarantined."""
+        server, own = unwrap_uri(uri) or ("", "")
+        await self._starting.wait_for_item(Item(server, own, type=ItemType.AGENT_SKILL).id)
+        facts = (await self._snapshots.current().facts()).items
+        agent_skills = (f for f in facts.values() if f.type is ItemType.AGENT_SKILL and f.server == server)
+        inside = [each for f in agent_skills if find_path(each := f.to_item(), own) is not None]
+        if not inside:
+            return None, False
+        item = max(inside, key=lambda each: len(str((each.annotations or {}).get("uri"))))  # of nested ones the inner
+        if not await self._is_offered(item):
+            raise NotFound(f"no such resource: {uri!r}", details={"uri": uri})
+        require_released(item)
+        return item, (item.annotations or {}).get("uri") == own
 
     async def find_prompt(self, name: str) -> Item:
         """The prompt of that name on our server. Raises NotFound and Quarantined."""
@@ -151,6 +182,8 @@ class NativeItems:
                 if _is_at(item, own) and await self._is_offered(item):
                     require_released(item)
                     return replace(item, annotations={"uri": own})
+        if any(_may_be_inside(each, server, own) for each in facts.items.values()):
+            server = ""  # other spellings of an address must not lead past the quarantine of an agent skill
         if self._gateway.offers_everything(server) and self._visibility.find_profile(current_request()) is None:
             for pin in await self._quarantine.list_waiting(server):
                 if pin.offered and pin.shown and _is_at(pin.offered, own):  # the catalogue has its approved address
@@ -197,6 +230,7 @@ _TYPES = {
     NativeList.PROMPTS: ItemType.PROMPT,
     NativeList.RESOURCES: ItemType.RESOURCE,
     NativeList.TEMPLATES: ItemType.RESOURCE,
+    NativeList.AGENT_SKILLS: ItemType.AGENT_SKILL,
 }
 
 
@@ -207,16 +241,34 @@ def _is_at(item: Item, uri: str) -> bool:
     return item.type is ItemType.RESOURCE and (uri in {about.get("uri"), template} or matches_template(template, uri))
 
 
+def _may_be_inside(facts: ItemFacts, server: str, uri: str) -> bool:
+    """Whether an agent skill of that server has addresses like the URI."""
+    address = str((facts.schemas[2] or {}).get("uri", ""))
+    is_like = address.partition(":")[0].lower() == uri.partition(":")[0].strip().lower()
+    return facts.type is ItemType.AGENT_SKILL and facts.server == server and is_like
+
+
+def _find_path(item: Item, uri: str) -> str:
+    _, own = unwrap_uri(uri) or ("", "")
+    return find_path(item, own) or ""
+
+
 def _find_list(item: Item) -> NativeList:
     if item.type is ItemType.PROMPT:
         return NativeList.PROMPTS
+    if item.type is ItemType.AGENT_SKILL:
+        return NativeList.AGENT_SKILLS
     return NativeList.RESOURCES if "uri" in (item.annotations or {}) else NativeList.TEMPLATES
 
 
 def _build_entry(item: Item) -> dict[str, Any]:
     """The definition with the name or URI of our server. Items that an earlier version stored have no definition until
     their server is listed again."""
-    about = item.annotations or {}
+    about, definition = item.annotations or {}, item.definition or {}
+    if item.type is ItemType.AGENT_SKILL:
+        files = [{**file, "uri": wrap_uri(item.server, file["uri"])} for file in definition.get("resources", ())]
+        uri = wrap_uri(item.server, str(about.get("uri")))
+        return {"uri": uri, "frontmatter": definition.get("frontmatter", {}), "resources": files}
     stored = {"name": item.name, "title": item.title, "description": item.description} | dict(about)
     entry = dict(item.definition or {key: value for key, value in stored.items() if value})
     if item.type is ItemType.PROMPT:

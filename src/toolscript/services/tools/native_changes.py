@@ -261,11 +261,11 @@ class NativeChanges:
             except NotFound:  # a new configuration has no such profile
                 return None
         facts = await self._snapshots.current().facts()
-        type_ = ItemType.PROMPT if kind is ListKind.PROMPTS else ItemType.RESOURCE
+        types = {ItemType.PROMPT} if kind is ListKind.PROMPTS else {ItemType.RESOURCE, ItemType.AGENT_SKILL}
         return frozenset(
             (i, each.digest)
             for i, each in facts.items.items()
-            if each.type is type_ and not each.quarantine and view.shows(i)
+            if each.type in types and not each.quarantine and view.shows(i)
         )
 
     async def _follow(self, uri: str, stream: ChangeStream) -> bool:

@@ -34,6 +34,7 @@ class ToolOverview:
     """Servers with their number of tools, those with the most first."""
     skills: tuple[str, ...] = ()
     """The ids of the skills that have tools, the largest first."""
+    has_agent_skills: bool = False
 
 
 class ToolOverviews:
@@ -125,6 +126,7 @@ class ToolOverviews:
             pinned=tuple(facts[i].to_item() for i in pinned),
             servers=_count_tools(visible),
             skills=tuple(each.skill.id for each in largest),
+            has_agent_skills=any(each.type is ItemType.AGENT_SKILL for each in visible.values()),
         )
 
 

@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from toolscript.domain.agent_skills import get_item_id
 from toolscript.domain.deadline import Deadline
 from toolscript.domain.feedback import Step
 from toolscript.domain.filters import EVERYTHING, Filter, Payload, Subset
-from toolscript.domain.search import SearchPart, SearchReport
+from toolscript.domain.search import Candidate, SearchPart, SearchReport
 from toolscript.retrieval.capabilities import Capabilities
 from toolscript.retrieval.catalogue import CatalogueFacts
 from toolscript.retrieval.confidence import Confidences, Evidence, QueryTopics
@@ -23,7 +24,7 @@ from toolscript.retrieval.learned_ranking import LEARNED, LearnedRanking, Signal
 from toolscript.retrieval.query import QueryRules
 from toolscript.retrieval.retriever import Legs, PreparedQuery, Retriever, compare
 from toolscript.retrieval.text.needs import split_needs
-from toolscript.services.catalogue.tool_points import TOOLS
+from toolscript.services.catalogue.tool_points import IS_PASSAGE, TOOLS
 from toolscript.services.catalogue.visibility import FindView, View, see_everything
 
 # The same for every limit, so that an answer does not depend on how many of its results are wanted.
@@ -133,12 +134,17 @@ class ToolRanking:
 
         Candidates without a number as their score are left out, and the report names the index.
         """
+        if among is not None and catalogue:
+            among = catalogue.list_points(among)
         where, depth = replace(where, within=view.subset if among is None else Subset(among)), DEPTH
         legs = await self._retriever.rank(prepared, TOOLS, report, where=where, depth=depth, fields=())
-        if catalogue and catalogue.variants and _is_crowded(legs, catalogue):
-            depth = min(depth * catalogue.max_variants, MAX_DEPTH)
+        copies = catalogue.max_variants * catalogue.max_points if catalogue else 1
+        if catalogue and copies > 1 and _is_crowded(legs, catalogue):
+            depth = min(depth * copies, MAX_DEPTH)
             legs = await self._retriever.rank(prepared, TOOLS, report, where=where, depth=depth, fields=())
         legs = _keep_finite(legs, report)
+        if catalogue is None or catalogue.max_points > 1:
+            legs = _fold_passages(legs)
         if blend is Blend.RRF:
             ranks = sort_scores(rrf([legs.dense, legs.lexical]))
             best = [(i, round(min(1.0, score / BEST_RRF), 4)) for i, score in ranks]
@@ -172,8 +178,10 @@ class ToolRanking:
         near = [(i, score) for i, score in ranked if self.learned.noise <= score < threshold]
         return near[: max(0, limit)]
 
-    async def count_tools(self, where: Filter) -> int:
-        """The number of tools that match a filter. Raises what the index raises."""
+    async def count_tools(self, where: Filter, catalogue: CatalogueFacts | None) -> int:
+        """The number of items that match a filter. Raises what the index raises."""
+        if catalogue is None or catalogue.max_points > 1:
+            where = replace(where, must_not=(*where.must_not, IS_PASSAGE))
         return await self._retriever.count(TOOLS, where)
 
     async def read_payloads(self, item_ids: Sequence[str], fields: Sequence[str] | None = None) -> dict[str, Payload]:
@@ -188,6 +196,21 @@ def _keep_finite(legs: Legs, report: SearchReport) -> Legs:
     report.degrade(SearchPart.INDEX)
     dense, lexical = ([c for c in leg if math.isfinite(c.score)] for leg in (legs.dense, legs.lexical))
     return Legs(dense, lexical, legs.needs)
+
+
+def _fold_passages(legs: Legs) -> Legs:
+    """The rankings with each agent skill once: as near as its description or the nearest passage of its text."""
+
+    def fold(leg: list[Candidate]) -> list[Candidate]:
+        best: dict[str, Candidate] = {}
+        for candidate in leg:
+            best.setdefault(item_id := get_item_id(candidate.id), candidate._replace(id=item_id))
+        return list(best.values())
+
+    needs: dict[str, str] = {}
+    for point_id in (c.id for leg in (legs.dense, legs.lexical) for c in leg if c.id in legs.needs):
+        needs.setdefault(get_item_id(point_id), legs.needs[point_id])
+    return Legs(fold(legs.dense), fold(legs.lexical), needs)
 
 
 def _compare_steps(
@@ -209,9 +232,7 @@ def _has_text(step: Step, catalogue: CatalogueFacts) -> bool:
 
 
 def _is_crowded(legs: Legs, catalogue: CatalogueFacts) -> bool:
-    """Whether a full ranking has too few different tools, because the rest are copies of them."""
+    """Whether a full ranking has too few different tools, because the rest are copies or passages of them."""
     enough = min(MIN_DISTINCT, catalogue.distinct)
-    return any(
-        len(leg) >= DEPTH and len({catalogue.variants.get(c.id, (c.id,)) for c in leg}) < enough
-        for leg in (legs.dense, legs.lexical)
-    )
+    full = ([get_item_id(c.id) for c in leg] for leg in (legs.dense, legs.lexical) if len(leg) >= DEPTH)
+    return any(len({catalogue.variants.get(i, (i,)) for i in leg}) < enough for leg in full)

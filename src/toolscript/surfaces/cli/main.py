@@ -39,7 +39,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     "Find": {
         "search": ("commands.search:search", "Find the tools for a task."),
         "suggest": ("commands.suggest:suggest", "Name the tools that fit a prompt, for a hook of a client."),
-        "list-tools": ("commands.tools:list_tools", "List all tools, prompts and resources, with their signatures."),
+        "list-tools": ("commands.tools:list_tools", "List all tools, prompts, resources and agent skills."),
         "skills": ("commands.skills:skills", "List, edit and review the skills that tools are grouped into."),
         "documents": ("commands.documents:documents", "Search, list, show and remove the documents of one tenant."),
         "knowledge": (
@@ -49,6 +49,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     },
     "Call": {
         "call": ("commands.tools:call", "Call a tool and print its answer."),
+        "read-agent-skill": ("commands.agent_skills:read_agent_skill", "Print an agent skill, or one of its files."),
         "run": ("code.run:run_program", "Run a program that calls tools, and print what it prints and returns."),
         "workflows": ("code.workflows:workflows", "Save programs as tools."),
         "results": ("commands.tools:results", "Read or search a result that `toolscript call --max-tokens` has cut."),

@@ -23,6 +23,7 @@ from toolscript.surfaces.http.parameters import check_parameters
 from toolscript.surfaces.http.request_shares import RequestShares
 from toolscript.surfaces.http.request_tracking import MCP_PATH, RequestTracking
 from toolscript.surfaces.http.routers import (
+    agent_skills,
     approvals,
     calls,
     code,
@@ -50,6 +51,7 @@ from toolscript.surfaces.http.served_app import ServedApp
 ROUTERS = (
     tools.router,
     hierarchical.router,
+    agent_skills.router,
     states.router,
     discovery.router,
     documents.router,

@@ -96,6 +96,7 @@ class SearchTokensResponse(TypedDict):
     allTools: Annotated[int, "Tokens of all tools together."]
 
 
+ITEM_TYPE = "Left out for a tool. `GET /agent-skills/{id}` reads an agent skill."
 _NEED = "The part of a request with several needs that it serves. Left out for a request with one."
 _Need = TypedDict("_Need", {"for": NotRequired[Annotated[str | None, _NEED]]})
 
@@ -106,6 +107,7 @@ class ToolHitResponse(_Need, TypedDict):
     toolId: Annotated[str, "`server__tool`."]
     serverName: str
     toolName: str
+    type: NotRequired[Annotated[ItemType, ITEM_TYPE]]
     confidence: Share
     reason: Annotated[str, "Why it matches."]
     description: str
@@ -120,6 +122,7 @@ class CloseToolResponse(TypedDict):
     """A tool that is near, but not as sure as the threshold."""
 
     toolId: Annotated[str, "`server__tool`."]
+    type: NotRequired[Annotated[ItemType, ITEM_TYPE]]
     confidence: Share
     description: Annotated[str, "One line."]
     variants: NotRequired[Annotated[list[str], VARIANTS]]
@@ -164,7 +167,7 @@ class SearchStatsResponse(TypedDict):
 
 
 class ToolSummaryResponse(TypedDict):
-    """A tool, prompt or resource."""
+    """A tool, prompt, resource or agent skill."""
 
     toolId: Annotated[str, "`server__tool`."]
     serverName: str
@@ -176,14 +179,14 @@ class ToolSummaryResponse(TypedDict):
 
 
 class ToolListResponse(TypedDict):
-    """Tools, prompts and resources."""
+    """Tools, prompts, resources and agent skills."""
 
     tools: list[ToolSummaryResponse]
     totalTools: int
 
 
 class ToolResponse(ToolSummaryResponse):
-    """A tool, prompt or resource with its schemas."""
+    """A tool, prompt, resource or agent skill with its schemas."""
 
     title: str | None
     inputSchema: Schema | None
@@ -221,6 +224,7 @@ def _build_hit(hit: ToolHit, find_state: FindState) -> ToolHitResponse:
         "toolId": hit.id,
         "serverName": hit.server,
         "toolName": hit.name,
+        **_name_type(hit),  # type: ignore[typeddict-item]
         "confidence": hit.confidence,
         "reason": hit.reason,
         "description": hit.description,
@@ -236,12 +240,17 @@ def _build_hit(hit: ToolHit, find_state: FindState) -> ToolHitResponse:
 def _build_close(hit: ToolHit) -> CloseToolResponse:
     close: CloseToolResponse = {
         "toolId": hit.id,
+        **_name_type(hit),  # type: ignore[typeddict-item]
         "confidence": hit.confidence,
         "description": shorten(hit.description, MAX_LINE),
         "variants": list(hit.variants),
         "serverArguments": hit.server_arguments,
     }
     return omit_empty(close, "variants", "serverArguments")
+
+
+def _name_type(hit: ToolHit) -> dict[str, ItemType]:
+    return {} if hit.type == ItemType.TOOL else {"type": ItemType(hit.type)}
 
 
 def shorten(text: str, length: int) -> str:

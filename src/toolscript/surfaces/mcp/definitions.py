@@ -258,6 +258,13 @@ class CallToolArguments(ToolArguments):
     query: Text | SkipJsonSchema[None] = Field(None, description="A query that should find it.")
 
 
+class ReadSkillArguments(ToolArguments):
+    """Read an agent skill from search_tools: its SKILL.md, or another file."""
+
+    agent_skill_id: Id
+    path: Text | SkipJsonSchema[None] = None
+
+
 class ReadResultArguments(ToolArguments):
     """Read more of a result that was cut; its last line has the handle. `query` searches in it, `path` takes a part of
     its JSON, `page` reads on."""
@@ -355,6 +362,8 @@ TOOLS = [
     _build_tool("search_documents", "Search documents", SearchDocumentsArguments, **_SEARCH),
     _build_tool("search_knowledge", "Search knowledge", SearchKnowledgeArguments, **_SEARCH),
 ]
+# Listed only where there are agent skills.
+READ_SKILL = _build_tool("read_skill", "Read an agent skill", ReadSkillArguments, **_SEARCH)
 # Listed only where programs can be run.
 RUN_CODE = _build_tool("run_code", "Run a program", RunCodeArguments)
 # Not listed while there is nothing to find in them.
@@ -366,6 +375,7 @@ TOOL_SCOPES = {
     "describe_tool": Scope.SEARCH,
     "call_tool": Scope.CALL,
     "run_code": Scope.CALL,
+    "read_skill": Scope.CALL,
     "read_result": Scope.CALL,
     "search_documents": Scope.DOCUMENTS,
     "search_knowledge": Scope.KNOWLEDGE,

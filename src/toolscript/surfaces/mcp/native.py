@@ -1,4 +1,5 @@
-"""MCP's own requests for prompts and resources: the keys that may send them, their pages, and their errors."""
+"""MCP's own requests for prompts, resources and agent skills: the keys that may send them, their pages, and their
+errors."""
 
 from __future__ import annotations
 
@@ -34,6 +35,7 @@ from starlette.requests import Request
 
 from toolscript.app.app import App
 from toolscript.domain.access import Grant, Scope
+from toolscript.domain.agent_skills import EXTENSION
 from toolscript.domain.errors import Forbidden, Invalid, NotFound, ToolscriptError, Unauthorized, UpstreamFailed
 from toolscript.domain.native_names import split_name, wrap_block
 from toolscript.services.tools.native import NativeList
@@ -52,12 +54,24 @@ _LISTS: Mapping[str, tuple[NativeList, type[BaseModel]]] = {
     "prompts/list": (NativeList.PROMPTS, Prompt),
     "resources/list": (NativeList.RESOURCES, Resource),
     "resources/templates/list": (NativeList.TEMPLATES, ResourceTemplate),
+    "skills/list": (NativeList.AGENT_SKILLS, RequestParams),
 }
+
+
+class GetAgentSkillParams(RequestParams):
+    """The parameters of `skills/get` (SEP-2640)."""
+
+    uri: str
+
+
 _REQUESTS: Mapping[str, type[RequestParams]] = {
     "prompts/get": GetPromptRequestParams,
     "resources/read": ReadResourceRequestParams,
     "completion/complete": CompleteRequestParams,
+    "skills/get": GetAgentSkillParams,
 }
+# The SDK adds it to what it knows only.
+_CACHE_HINT = {"ttlMs": 0, "cacheScope": "private"}
 
 
 def add_native_requests(
@@ -80,6 +94,7 @@ def add_native_requests(
             raise to_mcp_error(error) from error
         return await _pass_on(answer, context, params)
 
+    server.extensions[EXTENSION] = {}
     for method in _LISTS:
         server.add_request_handler(method, PaginatedRequestParams, list_entries)
     for method, params_type in _REQUESTS.items():
@@ -109,6 +124,8 @@ async def answer_request(app: App, method: str, params: Mapping[str, Any], user:
             case "prompts/get":
                 result = await app.native.get_prompt(params["name"], params.get("arguments") or {}, user)
                 return _check_result(GetPromptResult, result)
+            case "skills/get":
+                return {**await app.native.get_agent_skill(params["uri"]), **_CACHE_HINT}
             case "completion/complete":
                 return _check_result(CompleteResult, await _complete(app, params, user))
             case _:
@@ -151,7 +168,8 @@ async def _list(app: App, method: str, cursor: str | None) -> dict[str, Any]:
     entries = [_keep_valid(model, entry) for entry in page.entries]
     following = {"nextCursor": _write_cursor(page.last_id)} if page.last_id else {}
     is_stale_soon = {"ttlMs": 0} if app.gateway.is_incomplete else {}
-    return {kind.value: entries, **following, **is_stale_soon}
+    hint = _CACHE_HINT if kind is NativeList.AGENT_SKILLS else {}
+    return {kind.value: entries, **hint, **following, **is_stale_soon}
 
 
 def _keep_valid(model: type[BaseModel], entry: dict[str, Any]) -> dict[str, Any]:

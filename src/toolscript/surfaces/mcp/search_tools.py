@@ -190,6 +190,8 @@ async def _format_results(app: App, found: FoundTools) -> list[str]:
         lines.append(f"{hit.id}  {hit.score:.2f}  {hit.note}{mark}{approval}")
         if hit.id in items and items[hit.id].quarantine:
             lines.append(f"  quarantined, cannot be called: {items[hit.id].quarantine}")
+        elif hit.id in items and items[hit.id].type is ItemType.AGENT_SKILL:
+            lines.append("  agent skill: read it with read_skill")
         elif hit.id in signatures:
             lines.append(f"  {shorten(signatures[hit.id], MAX_SIGNATURE_LENGTH)}")
         if hit.description:
@@ -240,7 +242,7 @@ def _describe_scope(found: HierarchicalResults) -> list[str]:
 
 
 def _report_nothing(query: str, item_type: ItemType | None) -> str:
-    what = item_type or ItemType.TOOL
+    what = (item_type or ItemType.TOOL).replace("_", " ")
     return f"No {what}s found for {query!r}. Rephrase once; then tell the user that no connected tool does this."
 
 

@@ -71,6 +71,7 @@ from toolscript.surfaces.mcp.definitions import (
     CallToolArguments,
     DescribeToolArguments,
     ReadResultArguments,
+    ReadSkillArguments,
     RunCodeArguments,
     SearchDocumentsArguments,
     SearchKnowledgeArguments,
@@ -82,6 +83,7 @@ from toolscript.surfaces.mcp.document_tools import search_documents
 from toolscript.surfaces.mcp.endpoint import HttpEndpoint
 from toolscript.surfaces.mcp.filters import parse_filters
 from toolscript.surfaces.mcp.native import AnswerRequest, add_native_requests, answer_request, wrap_result
+from toolscript.surfaces.mcp.read_skill import read_skill
 from toolscript.surfaces.mcp.relay import (
     AnswerCall,
     Context,
@@ -314,6 +316,9 @@ async def answer_call(
             code = RunCodeArguments.parse(arguments)
             result = await run_code(app, code, RunCaller(caller, relay, may_search))
             return await app.large_results.cut(result, relay.user or "")
+        case "read_skill":
+            wanted = ReadSkillArguments.parse(arguments)
+            return await app.large_results.cut(await read_skill(app, wanted, relay), relay.user or "")
         case "read_result":
             return await read_result(app, ReadResultArguments.parse(arguments), relay.user or "")
         case _:

@@ -22,6 +22,7 @@ from toolscript.surfaces.mcp.definitions import (
     MAY_BE_EMPTY,
     OUTPUT_SCHEMA,
     OVERVIEW_TOKENS,
+    READ_SKILL,
     RUN_CODE,
     TOOL_SCOPES,
     TOOLS,
@@ -36,6 +37,8 @@ async def list_tools(app: App) -> dict[str, Any]:
     contents = await app.text_contents.read(current_request().tenant)
     has_contents = (bool(overview.skills), contents.has_documents, contents.has_knowledge)
     own = list_own_tools(name for name, has_some in zip(MAY_BE_EMPTY, has_contents, strict=True) if has_some)
+    if overview.has_agent_skills:
+        own.append(READ_SKILL.model_dump(by_alias=True, exclude_none=True))
     if app.code.languages:
         _add_code_mode(own, app.code.languages)
     if described := describe_overview(overview):

@@ -308,7 +308,7 @@ async def test_items_are_compared_in_a_thread_where_requests_get_their_turn(monk
 
         return work
 
-    for module, name in ((sync_module, "item_frequencies"), (indexing, "compute_fingerprint"), (pins, "_row")):
+    for module, name in ((sync_module, "count_item_terms"), (indexing, "compute_fingerprint"), (pins, "_row")):
         monkeypatch.setattr(module, name, noting(name, getattr(module, name)))
     database, index, embedder = open_memory_database(), MemoryIndex(), CountingEmbedder()
     await index.open(tools_collection(embedder.model, embedder.dimensions))
@@ -318,5 +318,5 @@ async def test_items_are_compared_in_a_thread_where_requests_get_their_turn(monk
     for changed in (A, replace(A, description="Read it all")):
         await sync.run([changed, B, C])
     await sync.close()
-    assert threads.keys() == {"item_frequencies", "compute_fingerprint", "_row"}
+    assert threads.keys() == {"count_item_terms", "compute_fingerprint", "_row"}
     assert all(threading.current_thread().name not in names for names in threads.values())

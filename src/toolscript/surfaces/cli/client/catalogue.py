@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolscript.configuration.data_files import replace_file
 from toolscript.configuration.files import FILE_NAME, Configuration, load_configuration
+from toolscript.domain.agent_skills import build_folder_server
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.limits import current_limits
 from toolscript.domain.programs import WORKFLOW_SERVER
@@ -145,7 +146,8 @@ def _is_shared(settings: Settings) -> bool:
 def read_configuration(settings: Settings, folder: Path) -> Configuration:
     """The servers that the settings or the default files name, without Toolscript itself: an agent's configuration that
     has it as a server can be used as it is. The settings decide when a server runs, unless its entry does. With code
-    mode the workflows are a server, too, unless an entry has its name. Raises Invalid."""
+    mode the workflows are a server, too, unless an entry has its name; so are the folders of agent skills.
+    Raises Invalid."""
     read = load_configuration(settings.config, home=Path.home(), folder=folder, environment=os.environ)
     start, idle = ServerStart(settings.server_start), settings.server_idle_minutes
     servers = [
@@ -155,6 +157,8 @@ def read_configuration(settings: Settings, folder: Path) -> Configuration:
     ]
     if settings.code and all(server.name != WORKFLOW_SERVER.name for server in servers):
         servers.append(WORKFLOW_SERVER)
+    if read.agent_skill_folders:
+        servers.append(build_folder_server(read.agent_skill_folders))
     return replace(read, servers=tuple(servers))
 
 

@@ -270,9 +270,9 @@ def _parse_json_or_text(text: str) -> Any:
         return text
 
 
-async def _call(app: App, tool_id: str, arguments: Mapping[str, Any], max_tokens: int | None) -> Any:
+async def connect_server_of(app: App, tool_id: str) -> None:
+    """Connects the server of a tool, without a running gateway. Raises NotFound and Unavailable."""
     from toolscript.services.tools.demo_gateway import build_refusal
-    from toolscript.surfaces.json.tools import build_call_response
 
     item = await app.call_tool.describe(tool_id)
     choice = choose_catalogue(app.settings)
@@ -288,6 +288,12 @@ async def _call(app: App, tool_id: str, arguments: Mapping[str, Any], max_tokens
     if not app.gateway.statuses:
         stopped = choice.record.stopped
         await connect_servers(app.gateway, specs, among=configured, stopped=stopped, name_failed=False)
+
+
+async def _call(app: App, tool_id: str, arguments: Mapping[str, Any], max_tokens: int | None) -> Any:
+    from toolscript.surfaces.json.tools import build_call_response
+
+    await connect_server_of(app, tool_id)
     result = await app.call_tool.call(tool_id, arguments, relay=CallRelay(user=""))
     if max_tokens is not None:
         result = CallResult(await app.large_results.cut(result.raw, "", max_tokens))

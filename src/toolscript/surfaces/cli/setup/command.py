@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from toolscript.configuration.agent_skill_folders import find_client_folders, list_missing
 from toolscript.configuration.client_entries import CLIENTS
 from toolscript.configuration.client_files import list_client_files
 from toolscript.configuration.client_hooks import CLIENT as HOOK_CLIENT
@@ -40,6 +41,7 @@ from toolscript.surfaces.cli.setup.report import add_backups, build_report, show
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.text import confirm_or_raise, format_count, print_answer, print_note
 
+AGENT_SKILL_CLIENT = "claude-code"
 NEEDS_LOGIN = ("HTTP status 401", "HTTP status 403")
 NOTHING_CHANGED = "nothing was changed: use --yes to move the servers without confirmation"
 
@@ -80,7 +82,9 @@ def setup(
     Finds the configuration of Claude Desktop, Claude Code, Cursor, VS Code, Windsurf, Codex, Gemini CLI, Copilot CLI,
     opencode, Zed, Cline, Goose, Continue, Kiro and JetBrains' Junie; starts their servers once to count tools and
     tokens; shows the plan and asks. Then the servers are in ~/.toolscript.json (or the file of
-    --config), and each client has one server: Toolscript. A backup is kept beside every file.
+    --config), and each client has one server: Toolscript. Folders with agent skills (~/.claude/skills, and with
+    --project .claude/skills and .agents/skills) are searched, too, and stay where they are. A backup is kept beside
+    every file.
 
     Without a terminal nothing is changed unless --yes is given. With --json nobody is asked: without --yes the plan is
     printed.
@@ -134,7 +138,9 @@ class SetupPlan:
     def question(self) -> str:
         """What to ask before it is applied."""
         count = sum(len(each.moving) for each in self.files)
-        return f"Move {format_count(count, 'server')} behind Toolscript?" if count else "Add the hook?"
+        folders = format_count(len(self.report["skillFolders"]), "folder")
+        rest = f"Search the agent skills of {folders}?" if self.report["skillFolders"] else "Add the hook?"
+        return f"Move {format_count(count, 'server')} behind Toolscript?" if count else rest
 
     def raise_problem(self) -> None:
         """Raises Invalid if nothing moves because a file cannot be read."""
@@ -154,8 +160,14 @@ def _make_plan(
     costs = _measure(settings, files) if measures else {}
     files = [_keep_logins(each, costs) for each in files]
     left_out = [each.source for each in found if each.source.project and not with_project]
-    changes = plan_changes(files, target, text, build_command(settings))
-    report = build_report(files, left_out, target, own, costs, measured=measures)
+    folders: list[str] = []
+    if not clients or AGENT_SKILL_CLIENT in clients:
+        places = find_client_folders(Path.home()) + (find_client_folders(Path.cwd()) if with_project else [])
+        folders = list_missing(
+            text if text and root else "{}", list(dict.fromkeys(places)), file=target, home=Path.home()
+        )
+    changes = plan_changes(files, target, text, build_command(settings), folders)
+    report = build_report(files, left_out, target, own, costs, measured=measures) | {"skillFolders": folders}
     if with_hooks and (not clients or HOOK_CLIENT in clients):
         command = build_command(settings, "suggest")
         if hook := plan_hook(home=Path.home(), environment=os.environ, command=command):

@@ -38,6 +38,7 @@ def build_report(
         "clients": [_build_client(each, costs) for each in files],
         "projectFiles": [str(source.file) for source in left_out],
         "hooks": [],
+        "skillFolders": [],
     }
 
 
@@ -110,6 +111,8 @@ def show_plan(report: Report) -> None:
         print_note(f"{format_path(file)} belongs to the project here: --project includes it, and starts its servers")
     for file in report["hooks"]:
         click.echo(f"Claude Code runs `toolscript suggest` before each turn: {format_path(file)}")
+    for folder in report["skillFolders"]:
+        click.echo(f"Agent skills that are searched beside tools: {printable(folder)}")
     if not any(server["target"] for client in report["clients"] for server in client["servers"]):
         click.echo("Nothing to move: no client has a server that could be behind Toolscript and is not.")
     else:
@@ -160,8 +163,11 @@ def show_applied(report: Report) -> None:
         click.echo(f"{client['title']}: {format_count(moved, 'server')} moved. Backup: {format_path(client['backup'])}")
     for file in report["hooks"]:
         click.echo(f"Claude Code: hook added to {format_path(file)}")
+    for folder in report["skillFolders"]:
+        click.echo(f"Agent skills: {printable(folder)} added to {format_path(report['config'])}")
     titles = dict.fromkeys([*(client["title"] for client in changed), *["Claude Code"] * bool(report["hooks"])])
-    click.echo(f"Restart {', '.join(titles)}. `toolscript setup --undo` restores everything.")
+    restart = f"Restart {', '.join(titles)}. " if titles else ""
+    click.echo(f"{restart}`toolscript setup --undo` restores everything.")
 
 
 def show_undone(answer: Mapping[str, Any]) -> None:

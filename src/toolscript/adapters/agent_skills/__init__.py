@@ -1,0 +1,1 @@
+"""Reads agent skills from folders."""

@@ -1,0 +1,69 @@
+"""Reads a `SKILL.md`: its frontmatter in YAML, and its text."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+import yaml
+
+from toolscript.domain.agent_skills import MAIN_FILE
+from toolscript.domain.errors import Invalid
+
+# The frontmatter of published agent skills has less than 4 KiB.
+MAX_FRONTMATTER = 64 * 2**10
+_FRONTMATTER = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
+
+
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]
+    """Reads what JSON can express. Without aliases: a few bytes with them can mean gigabytes."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 (a table of the class that is extended)
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise Invalid("its frontmatter has aliases (*name), which are not allowed")
+        return super().compose_node(parent, index)
+
+
+def parse_main_file(content: bytes) -> tuple[dict[str, Any], str]:
+    """The frontmatter of a `SKILL.md`, and the text behind it. Raises Invalid."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Invalid(f"its {MAIN_FILE} is not UTF-8 text: {error.reason} at byte {error.start}") from error
+    if "\0" in text:
+        raise Invalid(f"its {MAIN_FILE} is a binary file")
+    found = _FRONTMATTER.match(text)
+    if found is None:
+        raise Invalid(f"its {MAIN_FILE} does not begin with frontmatter: a line ---, name and description, a line ---")
+    if len(found[1]) > MAX_FRONTMATTER:
+        raise Invalid(f"its frontmatter has more than {MAX_FRONTMATTER // 2**10} KiB")
+    try:
+        frontmatter = yaml.load(found[1], Loader=_Loader)  # noqa: S506 (a SafeLoader)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f" (line {mark.line + 2})" if mark else ""
+        problem = getattr(error, "problem", None) or "it is nested too deeply or has an invalid value"
+        raise Invalid(f"its frontmatter is not valid YAML: {problem}{place}") from error
+    if not isinstance(frontmatter, dict) or not _is_json(frontmatter):
+        raise Invalid("its frontmatter must be names with texts, numbers, lists and objects")
+    return frontmatter, text[found.end() :]
+
+
+def _is_json(value: Any) -> bool:
+    match value:
+        case None | str() | bool() | int():
+            return True
+        case float():
+            return math.isfinite(value)
+        case list():
+            return all(map(_is_json, value))
+        case dict():
+            return all(isinstance(key, str) for key in value) and all(map(_is_json, value.values()))
+        case _:
+            return False

@@ -1,0 +1,232 @@
+"""The agent skills of servers that speak SEP-2640: `skills/list`, and the `SKILL.md` of each, because its text is
+searched. Other files are read when somebody asks for them.
+
+What a server says counts only where it fits the file: a `SKILL.md` has to have its listed digest, name and description.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from typing import Any
+from urllib.parse import unquote
+
+import anyio
+import httpx2
+import mcp_types as types
+from mcp import MCPError
+from mcp.client.session import ClientSession
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from toolscript.adapters.agent_skills.main_file import parse_main_file
+from toolscript.adapters.mcp.dispatcher import raw_result
+from toolscript.domain.agent_skills import (
+    EXTENSION,
+    MAIN_FILE,
+    MAX_AGENT_SKILLS,
+    MAX_FILES,
+    MAX_MAIN_BYTES,
+    AgentSkillFile,
+    build_agent_skill,
+    check_files,
+    compute_digest,
+    find_file,
+    find_path,
+    require_digest,
+)
+from toolscript.domain.catalog import Item, ItemType
+from toolscript.domain.errors import Invalid, ToolscriptError, UpstreamFailed
+from toolscript.domain.servers import ServerListing
+
+MAX_PAGES = 100
+MAX_PROBLEMS = 20
+READ_SECONDS = 10.0
+LISTING_SECONDS = 60.0
+READ_AT_ONCE = 8
+
+OpenSession = Callable[[], AbstractAsyncContextManager[ClientSession]]
+"""Opens another session with the same server, by the newest version of the protocol."""
+
+
+class _ListRequest(types.Request[types.PaginatedRequestParams | None, str]):
+    method: str = "skills/list"
+    params: types.PaginatedRequestParams | None = None
+
+
+class AgentSkillReader:
+    """Lists the agent skills of one server."""
+
+    def __init__(self, server: str, open_modern: OpenSession) -> None:
+        self._server = server
+        self._open_modern = open_modern
+        self._read: dict[tuple[str, str], bytes] = {}
+        """The `SKILL.md` files that were read, by URI and digest."""
+
+    async def list(self, session: ClientSession, items: Sequence[Item]) -> ServerListing:
+        """The agent skills of the server with these other items. fastmcp tells only clients of the newest protocol that
+        it has some, and lists their files as resources for others: it gets a second session. Raises nothing that is
+        about agent skills: others of the server's items are usable."""
+        offered = session.server_capabilities
+        try:
+            async with asyncio.timeout(LISTING_SECONDS):
+                if offered and EXTENSION in (offered.extensions or {}):
+                    return await self._list(session)
+                if session.protocol_version not in MODERN_PROTOCOL_VERSIONS and any(map(_is_main_file, items)):
+                    async with self._open_modern() as modern:
+                        offered = modern.server_capabilities
+                        if offered and EXTENSION in (offered.extensions or {}):
+                            return await self._list(modern)
+        except TimeoutError:
+            return ServerListing((), [f"its agent skills were not listed within {LISTING_SECONDS:g} s"])
+        except (MCPError, ToolscriptError, RuntimeError, ValueError, OSError, httpx2.HTTPError, *_CLOSED) as error:
+            reason = error.message if isinstance(error, MCPError | ToolscriptError) else str(error)
+            return ServerListing((), [f"its agent skills could not be listed: {reason or type(error).__name__}"])
+        return ServerListing(())
+
+    async def _list(self, session: ClientSession) -> ServerListing:
+        problems: list[str] = []
+        entries = await _list_entries(session, problems)
+        slots = asyncio.Semaphore(READ_AT_ONCE)
+
+        async def read(entry: Mapping[str, Any]) -> Item | None:
+            try:
+                async with slots, asyncio.timeout(READ_SECONDS):
+                    return await self._build(session, entry)
+            except TimeoutError:
+                reason = f"its {MAIN_FILE} was not read within {READ_SECONDS:g} s"
+            except (MCPError, ToolscriptError) as error:
+                reason = error.message
+            except (RuntimeError, ValueError, TypeError, KeyError, AttributeError) as error:
+                reason = f"its entry is invalid: {type(error).__name__}: {error}"
+            problems.append(f"agent skill {str(entry.get('uri'))[:200]!r} is left out: {reason}")
+            return None
+
+        read_items = [item for item in await asyncio.gather(*map(read, entries)) if item is not None]
+        more = len(problems) - MAX_PROBLEMS
+        named = [*problems[:MAX_PROBLEMS], *([f"and {more} more"] if more > 0 else [])]
+        return ServerListing(_give_unique_names(read_items), named)
+
+    async def _build(self, session: ClientSession, entry: Mapping[str, Any]) -> Item:
+        """Raises Invalid for an entry that cannot be used, and what the SDK raises."""
+        uri, listed = entry.get("uri"), entry.get("resources")
+        if not isinstance(uri, str) or not uri.endswith(f"/{MAIN_FILE}"):
+            raise Invalid(f"its address is not that of a {MAIN_FILE}")
+        if not isinstance(listed, list):
+            raise Invalid("the server lists no files with digests, so that nobody can tell when it changes")
+        if len(listed) > MAX_FILES:
+            raise Invalid(f"has more than {MAX_FILES} files")
+        root, files = uri.removesuffix(MAIN_FILE), {}
+        for each in listed:
+            size = each.get("size")
+            file = AgentSkillFile(str(each["uri"]), str(each["digest"]), int(size) if size is not None else None)
+            if not file.uri.startswith(root):
+                raise Invalid(f"{file.uri[:200]!r} is not in its folder")
+            files[unquote(file.uri.removeprefix(root))] = file
+        check_files(files)
+        main = files[MAIN_FILE]
+        key = main.uri, main.digest
+        if key not in self._read:
+            self._read[key] = await _read_main_file(session, main)
+        frontmatter, body = parse_main_file(self._read[key])
+        stated = entry.get("frontmatter") or {}
+        for name in ("name", "description"):
+            if str(stated.get(name)).strip() != str(frontmatter.get(name)).strip():
+                raise Invalid(f"its {name} in the list is not that of its {MAIN_FILE}")
+        item = build_agent_skill(self._server, uri, frontmatter, files, body)
+        if unquote(root.rstrip("/").rpartition("/")[2]) != item.name:
+            raise Invalid(f"its folder is not named {item.name!r}, as it is")
+        return item
+
+
+_CLOSED = (anyio.ClosedResourceError, anyio.BrokenResourceError)
+
+
+def leave_out_files(items: Sequence[Item], agent_skills: Sequence[Item]) -> list[Item]:
+    """The items without resources that are files of these agent skills: who may read those, and which content is
+    approved, is decided for the agent skill."""
+    if not agent_skills:
+        return list(items)
+    return [item for item in items if not any(_is_file_of(item, each) for each in agent_skills)]
+
+
+def require_listed_file(item: Item, arguments: Mapping[str, Any], raw: Mapping[str, Any]) -> None:
+    """Raises UpstreamFailed unless the answer is the listed file of the agent skill."""
+    path, file = find_file(item, arguments)
+    try:
+        content = _read_content(raw)
+    except ValueError as error:
+        raise UpstreamFailed(f"{path} of {item.id}: {error}", details={"server": item.server}) from error
+    require_digest(item, path, file, content)
+
+
+async def _list_entries(session: ClientSession, problems: list[str]) -> list[Mapping[str, Any]]:
+    entries: list[Mapping[str, Any]] = []
+    cursor: str | None = None
+    for _ in range(MAX_PAGES):
+        params = types.PaginatedRequestParams(cursor=cursor) if cursor else types.PaginatedRequestParams()
+        await session.send_request(_ListRequest(params=params), types.Result)
+        page = raw_result.get()
+        listed = page.get("skills")
+        if not isinstance(listed, list):
+            raise Invalid("the answer to skills/list has no list of skills")
+        entries += [each for each in listed if isinstance(each, Mapping)]
+        if len(entries) > MAX_AGENT_SKILLS:
+            problems.append(f"it lists more than {MAX_AGENT_SKILLS} agent skills: the rest is left out")
+            return entries[:MAX_AGENT_SKILLS]
+        following = page.get("nextCursor")
+        if not isinstance(following, str) or not following or following == cursor:
+            return entries
+        cursor = following
+    problems.append(f"skills/list has more than {MAX_PAGES} pages: the rest is left out")
+    return entries
+
+
+async def _read_main_file(session: ClientSession, file: AgentSkillFile) -> bytes:
+    request = types.ReadResourceRequest(params=types.ReadResourceRequestParams(uri=file.uri))
+    await session.send_request(request, types.ReadResourceResult)
+    content = _read_content(raw_result.get())
+    if len(content) > MAX_MAIN_BYTES:
+        raise Invalid(f"its {MAIN_FILE} has more than {MAX_MAIN_BYTES // 2**10} KiB")
+    if compute_digest(content) != file.digest:
+        raise Invalid(f"its {MAIN_FILE} does not have the listed digest")
+    return content
+
+
+def _read_content(raw: Mapping[str, Any]) -> bytes:
+    """The content of the one file of an answer. Raises ValueError."""
+    match raw.get("contents"):
+        case [{"text": str(text)}]:
+            return text.encode(errors="surrogatepass")
+        case [{"blob": str(blob)}]:
+            try:
+                return base64.b64decode(blob, validate=True)
+            except binascii.Error as error:
+                raise ValueError("the server sent a blob that is not base64") from error
+        case _:
+            raise ValueError("the server did not send one file")
+
+
+def _give_unique_names(items: Sequence[Item]) -> list[Item]:
+    """Names of agent skills need not be unique on a server, their paths are: those with equal names get theirs."""
+    counts = Counter(item.name for item in items)
+
+    def name(item: Item) -> Item:
+        path = unquote(str((item.annotations or {})["uri"])).partition("://")[2].removesuffix(f"/{MAIN_FILE}")
+        return replace(item, name=path[:256]) if counts[item.name] > 1 else item
+
+    return list({item.id: item for item in map(name, items)}.values())
+
+
+def _is_main_file(item: Item) -> bool:
+    uri = str((item.annotations or {}).get("uri", ""))
+    return item.type is ItemType.RESOURCE and uri.startswith("skill://") and uri.endswith(f"/{MAIN_FILE}")
+
+
+def _is_file_of(item: Item, agent_skill: Item) -> bool:
+    uri = (item.annotations or {}).get("uri")
+    return item.type is ItemType.RESOURCE and isinstance(uri, str) and find_path(agent_skill, uri) is not None
