@@ -199,7 +199,7 @@ async def test_an_agent_sees_described_tools(agent: Agent) -> None:
     assert list(searching["properties"]) == ["query", "limit", "type", "skill_ids", "strategy"]
     assert searching["required"] == ["query"]
     assert searching["properties"]["strategy"]["enum"] == ["standard", "hierarchical", "direct", "hybrid"]
-    assert searching["properties"]["type"]["enum"] == ["tool", "prompt", "resource"]
+    assert searching["properties"]["type"]["enum"] == ["tool", "prompt", "resource", "agent_skill"]
     assert tools["search_skills"].input_schema["properties"].keys() == {"query", "limit"}
     assert tools["describe_tool"].input_schema["required"] == ["tool_id"]
     assert tools["call_tool"].input_schema["properties"].keys() == {"tool_id", "arguments", "query"}
@@ -344,7 +344,7 @@ async def test_every_strategy_can_be_limited_to_one_type(agent: Agent, strategy:
     ("tool", "arguments", "message"),
     [
         ("search_tools", {"strategy": "best"}, "strategy: must be one of standard, hierarchical, direct"),
-        ("search_tools", {"type": "tools"}, "type: must be one of tool, prompt, resource, or left out"),
+        ("search_tools", {"type": "tools"}, "type: must be one of tool, prompt, resource, agent_skill, or left out"),
         ("search_tools", {"skill_ids": "databases"}, "skill_ids: must be a list of at most"),
         ("search_tools", {"skill_ids": [" "]}, "skill_ids: must not be blank"),
         ("search_tools", {"skill_ids": [f"s{n}" for n in range(11)]}, "a list of at most 10 strings, or left out"),

@@ -52,7 +52,7 @@ INSTRUCTIONS = (
         "the request; otherwise tell the user that no connected tool does.",
     ),
     (("describe_tool",), "describe_tool returns the whole schema of a tool."),
-    (("search_skills",), "search_skills lists areas of work to search in."),
+    (("search_skills",), "search_skills finds areas of work to search in."),
     (("run_code",), "run_code runs a program that calls several tools."),
     (("read_result",), "read_result reads and searches results that were cut."),
     (("search_documents",), "search_documents searches the user's own documents."),
@@ -199,7 +199,7 @@ class SearchToolsArguments(ToolArguments):
     )
     strategy: Literal["standard", "hierarchical", "direct", "hybrid"] | SkipJsonSchema[None] = Field(
         "standard",
-        description="hierarchical: only in skills that fit. direct: everywhere, naming skills. hybrid: both.",
+        description="standard, direct: all tools. hierarchical: those of skills that fit. hybrid: both.",
     )
 
     # For programs: see CODE_ARGUMENTS.
@@ -255,7 +255,7 @@ class CallToolArguments(ToolArguments):
     arguments: Annotated[
         Any, BeforeValidator(parse_json_text), WithJsonSchema({"type": "object", "additionalProperties": True})
     ] = Field(None, description="The tool's arguments.")
-    query: Text | SkipJsonSchema[None] = Field(None, description="A query that should find it.")
+    query: Text | SkipJsonSchema[None] = Field(None, description="The search that found it.")
 
 
 class ReadSkillArguments(ToolArguments):
@@ -266,12 +266,12 @@ class ReadSkillArguments(ToolArguments):
 
 
 class ReadResultArguments(ToolArguments):
-    """Read more of a result that was cut; its last line has the handle. `query` searches in it, `path` takes a part of
-    its JSON, `page` reads on."""
+    """Read more of a result that was cut; its last line has the handle. `query` searches in it, `path`
+    takes a part of its JSON, `page` reads on."""
 
     handle: Id = Field(description="r_…")
     query: Text | SkipJsonSchema[None] = Field(None, description="What to find in it.")
-    path: Text | SkipJsonSchema[None] = Field(None, description="items.3.name, or items.10:20")
+    path: Text | SkipJsonSchema[None] = Field(None, description="items.0.name, or items.10:20")
     page: Annotated[int, Field(ge=1, le=MAX_PAGE)] | SkipJsonSchema[None] = Field(None, description="From 1.")
 
     @field_validator("query", "path", "page", mode="before")
