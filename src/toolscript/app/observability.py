@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from toolscript.adapters.models.batching_embedder import BatchingEmbedder
 from toolscript.adapters.observability.audit_sink import AuditSink
@@ -15,6 +15,7 @@ from toolscript.app.audit import open_audit
 from toolscript.app.extras import require_extra
 from toolscript.app.models import Model
 from toolscript.domain.audit import AuditState
+from toolscript.domain.lru_cache import LruCache
 from toolscript.domain.search import no_span
 from toolscript.ports.observability import AuditStore, EventSink
 from toolscript.services.support.server_changes import ServerChanges
@@ -50,9 +51,12 @@ class Observability:
         models = {"tool_requests": model.embedder}
         if text_model.embedder is not model.embedder:
             models["text_requests"] = text_model.embedder
-        uses = {name: each.cache_use for name, each in models.items() if isinstance(each, BatchingEmbedder)}
-        uses |= {"tool_results": tools.cache_use, "hierarchical_results": hierarchical.cache_use}
-        self.metrics.watch_caches(lambda: uses)
+        caches: dict[str, LruCache[Any, Any]] = {
+            "tool_results": tools.cache,
+            "hierarchical_results": hierarchical.cache,
+        }
+        caches |= {name: model.cache for name, model in models.items() if isinstance(model, BatchingEmbedder)}
+        self.metrics.watch_caches(caches)
 
     @property
     def audit_problem(self) -> AuditState | None:

@@ -169,14 +169,6 @@ class SearchReport:
             self.degraded.append(part)
 
 
-@dataclass(slots=True)
-class CacheUse:
-    """How often a cache had what was asked for, and how often not."""
-
-    hits: int = 0
-    misses: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class SimilarityRange:
     """The range of a model's cosine similarities: `floor` for unrelated texts, `ceiling` for paraphrases."""

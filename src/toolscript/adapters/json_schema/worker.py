@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -25,6 +24,7 @@ from referencing.exceptions import Unresolvable
 from referencing.jsonschema import specification_with
 
 from toolscript.adapters.workers.limits import limit_worker
+from toolscript.domain.lru_cache import LruCache
 
 MAX_VALIDATORS = 512
 MAX_MESSAGE_LENGTH = 300
@@ -57,22 +57,20 @@ class Checks:
     """Compiled schemas, by digest; the least recently used schemas are dropped."""
 
     def __init__(self) -> None:
-        self._validators: OrderedDict[str, Any] = OrderedDict()
+        self._validators: LruCache[str, Any] = LruCache(MAX_VALIDATORS)
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The reply to one request. Raises nothing: an unusable schema is reported."""
         digest = request["digest"]
         try:
             if "schema" in request:
-                self._validators[digest] = build_validator(request["schema"])
-                if len(self._validators) > MAX_VALIDATORS:
-                    self._validators.popitem(last=False)
-            elif digest not in self._validators:
+                self._validators.keep(digest, build_validator(request["schema"]))
+            validator = self._validators.find(digest)
+            if validator is None:
                 return {"unknown": True}
-            self._validators.move_to_end(digest)
-            if request["references"] and (lost := _find_lost_reference(self._validators[digest])):
+            if request["references"] and (lost := _find_lost_reference(validator)):
                 return {"unusable": f"the reference {_shorten(lost)!r} leads to no schema within it"}
-            problem = best_match(self._validators[digest].iter_errors(request["arguments"]))
+            problem = best_match(validator.iter_errors(request["arguments"]))
             field = _find_field(problem) if problem else ""
         except Exception as error:  # noqa: BLE001  (a schema may make the validator fail in any way)
             return {"unusable": f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"[:MAX_MESSAGE_LENGTH]}

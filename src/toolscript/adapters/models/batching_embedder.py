@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Protocol
 
 from toolscript.domain.errors import Unavailable
-from toolscript.domain.search import CacheUse, SimilarityRange, Vector
+from toolscript.domain.lru_cache import LruCache
+from toolscript.domain.search import SimilarityRange, Vector
 from toolscript.ports.models import Embedder
 
 CACHED_QUERIES = 4096
@@ -39,9 +39,7 @@ class BatchingEmbedder:
         self.model = inner.model
         self.dimensions = inner.dimensions
         self.similarity = similarity
-        self._cache_size = cached_queries
-        self._cache: OrderedDict[str, Vector] = OrderedDict()
-        self.cache_use = CacheUse()
+        self.cache: LruCache[str, Vector] = LruCache(cached_queries)
         self._waiting: dict[str, list[asyncio.Future[Vector]]] = {}
         self._queue: list[str] = []
         self._workers: set[asyncio.Task[None] | None] = set()
@@ -58,12 +56,9 @@ class BatchingEmbedder:
         return self._inner.count_tokens(text)
 
     async def embed_query(self, text: str) -> Vector:
-        cached = self._cache.get(text)
+        cached = self.cache.find(text)
         if cached is not None:
-            self._cache.move_to_end(text)
-            self.cache_use.hits += 1
             return cached
-        self.cache_use.misses += 1
         result: asyncio.Future[Vector] = asyncio.get_running_loop().create_future()
         waiting = self._waiting.setdefault(text, [])
         waiting.append(result)
@@ -93,9 +88,7 @@ class BatchingEmbedder:
         try:
             vectors = await self._inner.embed_queries(texts)
             for text, vector in zip(texts, vectors, strict=True):
-                self._cache[text] = vector
-                if len(self._cache) > self._cache_size:
-                    self._cache.popitem(last=False)
+                self.cache.keep(text, vector)
                 for result in self._pop_waiting(text):
                     result.set_result(vector)
         except BaseException as error:  # every error belongs to the callers of these queries

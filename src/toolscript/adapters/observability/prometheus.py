@@ -23,7 +23,7 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from toolscript.domain.search import CacheUse
+from toolscript.domain.lru_cache import LruCache
 from toolscript.domain.servers import ServerState, ServerStatus
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -111,9 +111,9 @@ class PrometheusMetrics:
         """Adds the state and the number of items of every server to the metrics. Call once."""
         self._registry.register(_ServerStates(statuses))
 
-    def watch_caches(self, uses: Callable[[], Mapping[str, CacheUse]]) -> None:
+    def watch_caches(self, caches: Mapping[str, LruCache[Any, Any]]) -> None:
         """Adds how often the caches of these names were of use to the metrics. Call once."""
-        self._registry.register(_CacheUses(uses))
+        self._registry.register(_CacheUses(caches))
 
     @property
     def servers(self) -> frozenset[str]:
@@ -186,15 +186,15 @@ class _DroppedEvents(Collector):
 class _CacheUses(Collector):
     """Reads the use of caches when metrics are collected."""
 
-    def __init__(self, uses: Callable[[], Mapping[str, CacheUse]]) -> None:
-        self._uses = uses
+    def __init__(self, caches: Mapping[str, LruCache[Any, Any]]) -> None:
+        self._caches = caches
 
     def collect(self) -> Iterable[Metric]:
         text = "Lookups in caches: vectors of requests for tools and texts, results of hierarchical searches."
         lookups = CounterMetricFamily("toolscript_cache_lookups", text, labels=("cache", "outcome"))
-        for name, use in self._uses().items():
-            lookups.add_metric([name, "hit"], use.hits)
-            lookups.add_metric([name, "miss"], use.misses)
+        for name, cache in self._caches.items():
+            lookups.add_metric([name, "hit"], cache.hits)
+            lookups.add_metric([name, "miss"], cache.misses)
         return [lookups]
 
 

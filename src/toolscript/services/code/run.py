@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, fields, replace
@@ -19,6 +18,7 @@ from weakref import WeakValueDictionary
 from toolscript.domain.access import Caller
 from toolscript.domain.deadline import Deadline
 from toolscript.domain.errors import InvalidArguments, NotFound, Unavailable
+from toolscript.domain.lru_cache import LruCache
 from toolscript.domain.programs import (
     DEFAULT_LIMITS,
     MAX_LIMITS,
@@ -105,7 +105,7 @@ class RunCode:
         self._events = events
         self._span = span
         self._digests_programs = digests_programs
-        self._checked_programs: OrderedDict[bytes, None] = OrderedDict()
+        self._checked_programs: LruCache[bytes, bool] = LruCache(MAX_CHECKED_PROGRAMS)
         # Those of callers without a check are dropped.
         self._checks: WeakValueDictionary[Caller, asyncio.Lock] = WeakValueDictionary()
 
@@ -179,15 +179,12 @@ class RunCode:
         """What is wrong with a program. One that was right before, with the same types, is not checked again. Of one
         caller, one is checked at a time: all callers wait for the same checker."""
         key = sha256(json.dumps([sandbox.language, program.source, program.types]).encode()).digest()
-        if key in self._checked_programs:
-            self._checked_programs.move_to_end(key)
+        if self._checked_programs.find(key):
             return []
         async with self._checks.setdefault(caller, asyncio.Lock()):
             problems = await _find_problems(sandbox, program, toolset)
         if not problems:
-            self._checked_programs[key] = None
-            if len(self._checked_programs) > MAX_CHECKED_PROGRAMS:
-                self._checked_programs.popitem(last=False)
+            self._checked_programs.keep(key, True)
         return problems
 
     def _get_sandbox(self, language: Language) -> Sandbox:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
-from toolscript.domain.search import CacheUse, SearchReport
+from toolscript.domain.lru_cache import LruCache
+from toolscript.domain.search import SearchReport
 
 
 class Reported(Protocol):
@@ -21,24 +21,13 @@ Key = TypeVar("Key", bound=Hashable)
 Result = TypeVar("Result", bound=Reported)
 
 
-class ResultCache(Generic[Key, Result]):
+class ResultCache(LruCache[Key, Result]):
     """The last results by key. A key holds the version of what was searched: results of older versions are never found
     again, and make room for newer results."""
 
     def __init__(self, *, size: int = 1024) -> None:
-        self._size = size
-        self._results: OrderedDict[Key, Result] = OrderedDict()
+        super().__init__(size)
         self._running: dict[Key, asyncio.Future[Result | None]] = {}
-        self.use = CacheUse()
-
-    def find(self, key: Key) -> Result | None:
-        """The result, if it is still there."""
-        if key not in self._results:
-            self.use.misses += 1
-            return None
-        self.use.hits += 1
-        self._results.move_to_end(key)
-        return self._results[key]
 
     async def find_or_search(
         self, key: Key, search: Callable[[], Awaitable[Result]], can_keep: Callable[[], bool], report: SearchReport
@@ -67,10 +56,3 @@ class ResultCache(Generic[Key, Result]):
             del self._running[key]
             running.set_result(result)
         return result
-
-    def keep(self, key: Key, result: Result) -> None:
-        """Adds a result; the one that was not needed for longest makes room for it."""
-        self._results[key] = result
-        self._results.move_to_end(key)
-        if len(self._results) > self._size:
-            self._results.popitem(last=False)

@@ -20,7 +20,7 @@ from toolscript.domain.filters import Condition, Filter, Op, Payload, matches
 from toolscript.domain.limits import current_limits
 from toolscript.domain.profiles import Profile
 from toolscript.domain.requests import RequestContext, current_request
-from toolscript.domain.search import CacheUse, SearchPart, SearchReport
+from toolscript.domain.search import SearchPart, SearchReport
 from toolscript.ports.observability import EventSink
 from toolscript.retrieval.catalogue import CatalogueFacts
 from toolscript.retrieval.fusion import put_needs_first, sort_scores
@@ -168,13 +168,8 @@ class HierarchicalSearch:
         self._starting = starting
         self._variants = variants or Variants()
         self._events = events
-        self._results: ResultCache[_Key, HierarchicalResults] = ResultCache()
+        self.cache: ResultCache[_Key, HierarchicalResults] = ResultCache()
         self._visible: dict[tuple[Profile | None, ItemType | None], tuple[tuple[Any, ...], VisibleTopics]] = {}
-
-    @property
-    def cache_use(self) -> CacheUse:
-        """How often a result was known already."""
-        return self._results.use
 
     async def search(self, request: HierarchicalQuery) -> HierarchicalResults:
         """The best tools, most confident first.
@@ -197,7 +192,7 @@ class HierarchicalSearch:
             snapshot, view = self._snapshots.current(), await self._ranking.find_view(context)
             key = snapshot.version, self._variants.get_version(), view.profile, request
             search = partial(self._search_new, request, snapshot, context)
-            results = await self._results.find_or_search(key, search, lambda: snapshot.is_complete, report)
+            results = await self.cache.find_or_search(key, search, lambda: snapshot.is_complete, report)
             results = results._replace(report=report)
         if request.strategy is not Strategy.DIRECT and results.skill_ids_used is None and not report.degraded:
             log.warning("No skills matched, falling back to unfiltered search")

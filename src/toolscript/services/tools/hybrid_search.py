@@ -13,7 +13,7 @@ from toolscript.domain.errors import Invalid
 from toolscript.domain.limits import current_limits
 from toolscript.domain.profiles import Profile
 from toolscript.domain.requests import RequestContext, current_request
-from toolscript.domain.search import MAX_TASK_CHARACTERS, CacheUse, SearchReport
+from toolscript.domain.search import MAX_TASK_CHARACTERS, SearchReport
 from toolscript.ports.observability import EventSink
 from toolscript.retrieval.capabilities import get_word_form
 from toolscript.retrieval.catalogue import CatalogueFacts, ItemFacts
@@ -115,12 +115,7 @@ class ToolSearch:
         self._variants = variants or Variants()
         self._events = events
         self._count_lacking_vectors = count_lacking_vectors
-        self._results: ResultCache[_Key, ToolResults] = ResultCache()
-
-    @property
-    def cache_use(self) -> CacheUse:
-        """How often a result was known already."""
-        return self._results.use
+        self.cache: ResultCache[_Key, ToolResults] = ResultCache()
 
     async def search(
         self,
@@ -155,7 +150,7 @@ class ToolSearch:
             snapshot, view = self._snapshots.current(), await self._ranking.find_view(context)
             key = snapshot.version, self._variants.get_version(), view.profile, request
             search = partial(self._search_new, request, snapshot, view)
-            results = await self._results.find_or_search(key, search, lambda: snapshot.is_complete, report)
+            results = await self.cache.find_or_search(key, search, lambda: snapshot.is_complete, report)
             report.counts.update(results.report.counts)
         if self._starting:
             self._starting.add_to(report)

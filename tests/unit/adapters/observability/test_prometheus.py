@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from toolscript.adapters.observability.prometheus import PrometheusMetrics
-from toolscript.domain.search import CacheUse
+from toolscript.domain.lru_cache import LruCache
 from toolscript.domain.servers import ServerState, ServerStatus, Transport
 
 pytestmark = pytest.mark.req("D-10")
@@ -77,9 +77,9 @@ def test_searches_for_tools_are_counted_and_their_stages_timed() -> None:
 
 def test_caches_and_the_index_are_measured() -> None:
     metrics = PrometheusMetrics()
-    use = CacheUse(hits=3, misses=1)
-    metrics.watch_caches(lambda: {"tool_requests": use})
-    use.hits += 1
+    cache: LruCache[str, str] = LruCache(1)
+    metrics.watch_caches({"tool_requests": cache})
+    cache.hits, cache.misses = 4, 1
     text = metrics.exposition({"documents": 12})[0].decode()
     assert 'toolscript_cache_lookups_total{cache="tool_requests",outcome="hit"} 4.0' in text
     assert 'toolscript_cache_lookups_total{cache="tool_requests",outcome="miss"} 1.0' in text

@@ -104,7 +104,7 @@ async def test_a_repeated_search_reads_and_embeds_nothing(app: App) -> None:
     await app.sync.run(ITEMS)
     first = await app.tool_search.search("send a letter", closest=3)
     second = await app.tool_search.search("send a letter", closest=3)
-    assert (app.tool_search.cache_use.hits, app.tool_search.cache_use.misses) == (1, 1)
+    assert (app.tool_search.cache.hits, app.tool_search.cache.misses) == (1, 1)
     assert "embed" in first.report.timings_ms
     assert second.report.timings_ms.keys() == {"total"}
     assert replace(first, report=second.report) == second
