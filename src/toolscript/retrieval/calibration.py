@@ -27,6 +27,6 @@ def measure_similarity(queries: Sequence[Vector], answers: Sequence[Vector]) -> 
     A typical question scores 0.5 with its own answer, and 0 with three quarters of the other answers.
     """
     cosines = np.asarray(queries) @ np.asarray(answers).T
-    own = np.median(np.diag(cosines))
+    paraphrase = np.median(np.diag(cosines))
     floor = float(np.percentile(cosines[~np.eye(len(cosines), dtype=bool)], 75))
-    return SimilarityRange(floor, floor + max(2 * (float(own) - floor), 0.05))
+    return SimilarityRange(floor, floor + max(2 * (float(paraphrase) - floor), 0.05))

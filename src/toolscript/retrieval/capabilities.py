@@ -80,7 +80,7 @@ class Capabilities:
 
     def of_query(self, text: str) -> frozenset[str]:
         """The domains of a query."""
-        return _enough(self._of_domains.find(words(text)))
+        return _select_marked(self._of_domains.find(words(text)))
 
     def of_tool(self, name: Sequence[str], server: Sequence[str], summary: Sequence[str]) -> Subjects:
         """The domains and capabilities of a tool, from the words of its name, its server's name and the `summary` of
@@ -90,8 +90,8 @@ class Capabilities:
         gives no capability.
         """
         content = self._of_kinds.find(summary)
-        kinds = _enough(self._of_kinds.find(name) | {f: weight for f, weight in content.items() if " " in f[0]})
-        subjects = Subjects(_enough(self._of_domains.find(name) | self._of_domains.find(server)), kinds)
+        kinds = _select_marked(self._of_kinds.find(name) | {f: weight for f, weight in content.items() if " " in f[0]})
+        subjects = Subjects(_select_marked(self._of_domains.find(name) | self._of_domains.find(server)), kinds)
         return self._known.setdefault(subjects, subjects)
 
     def infer(self, query_domains: frozenset[str], tool: Subjects) -> Inference | None:
@@ -156,7 +156,7 @@ def summarize_purpose(description: str) -> str:
     return _CONTRAST.split(sentence, maxsplit=1)[0]
 
 
-def _enough(find: Mapping[tuple[str, str], int]) -> frozenset[str]:
+def _select_marked(find: Mapping[tuple[str, str], int]) -> frozenset[str]:
     weights: dict[str, int] = {}
     for (_, key), weight in find.items():
         weights[key] = weights.get(key, 0) + weight
@@ -177,11 +177,11 @@ def load_capabilities(extra: Path | None = None) -> Capabilities:
     """
     if extra is None:
         return load_packaged_capabilities()
-    own = read_tables(extra, "[domain.NAME] or [capability.NAME]")
-    check_keys(extra, own, [*KEYS, "replace"])
-    replaces = own.get("replace") is True
+    user_tables = read_tables(extra, "[domain.NAME] or [capability.NAME]")
+    check_keys(extra, user_tables, [*KEYS, "replace"])
+    replaces = user_tables.get("replace") is True
     packaged = _load_packaged()
-    tables = {kind: _merge({} if replaces else packaged[kind], own.get(kind, {}), kind, extra) for kind in KEYS}
+    tables = {kind: _merge({} if replaces else packaged[kind], user_tables.get(kind, {}), kind, extra) for kind in KEYS}
     for key, content in tables["capability"].items():
         for field in ("serves", "wholly"):
             for domain in content.get(field, ()):
@@ -222,5 +222,5 @@ def _check(content: Mapping[str, Any], kind: str, key: str, file: Path) -> None:
         where = f"{kind}.{key}.{field}"
         if not isinstance(value, forms[field]):
             raise describe_problem(file, where, f"is not {FORMS[forms[field]]}")
-        if isinstance(value, list) and not all(isinstance(each, str) and words(each) for each in value):
+        if isinstance(value, list) and not all(isinstance(name, str) and words(name) for name in value):
             raise describe_problem(file, where, "contains something other than words")

@@ -52,11 +52,11 @@ def find_clusters(
     if not len(rows):
         return []
     distinct, place, weights = _distinct(rows)
-    wanted = min(count or default_cluster_count(len(rows)), len(distinct))
-    labels = _best(distinct, weights, wanted, starts)
+    cluster_count = min(count or default_cluster_count(len(rows)), len(distinct))
+    labels = _best(distinct, weights, cluster_count, starts)
     ordered = np.argsort(place, kind="stable")
-    found = [_cluster(rows, ordered[labels[place[ordered]] == c]) for c in range(wanted)]
-    return sorted(found, key=lambda c: (-len(c.members), -c.cohesion, c.centroid.tobytes()))
+    clusters = [_cluster(rows, ordered[labels[place[ordered]] == c]) for c in range(cluster_count)]
+    return sorted(clusters, key=lambda c: (-len(c.members), -c.cohesion, c.centroid.tobytes()))
 
 
 def default_cluster_count(size: int) -> int:
@@ -92,7 +92,7 @@ def _best(rows: Matrix, weights: NDArray[np.float32], count: int, starts: int) -
     part = slice(None) if len(rows) <= size else np.sort(random.choice(len(rows), size, replace=False))
     tries = range(starts if 1 < count < len(rows) else 1)
     settled = (_settle(rows[part], weights[part], _start(rows[part], weights[part], count, random)) for _ in tries)
-    _, labels, centres = max(settled, key=lambda each: each[0])
+    _, labels, centres = max(settled, key=lambda run: run[0])
     return labels if len(rows) <= size else _settle(rows, weights, centres)[1]
 
 

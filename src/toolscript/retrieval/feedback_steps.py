@@ -79,7 +79,7 @@ def compute_steps(
     avoided = wrong or {}
     tools = [tool for tool in sorted({*requests, *avoided}) if tool in originals]
     served = {tool: dict(sorted(requests.get(tool, {}).items())) for tool in tools}
-    served = {tool: each for tool, each in served.items() if each or avoided.get(tool)}
+    served = {tool: vectors for tool, vectors in served.items() if vectors or avoided.get(tool)}
     return _StepJudge(originals, served, avoided).judge() if served else {}
 
 
@@ -97,16 +97,16 @@ class _StepJudge:
         self._columns = np.array([rows[tool] for tool in served])
         self._vectors = np.stack([_scale(vector) for vector in originals.values()])
         self._originals = self._vectors[self._columns]
-        vectors = [_scale(vector) for each in served.values() for vector in each.values()]
+        vectors = [_scale(vector) for requests_of_tool in served.values() for vector in requests_of_tool.values()]
         self._requests = np.stack(vectors) if vectors else np.zeros((0, self._vectors.shape[1]), dtype=np.float32)
-        sizes = [len(each) for each in served.values()]
+        sizes = [len(requests_of_tool) for requests_of_tool in served.values()]
         self._is_test = np.concatenate([np.arange(size) % TEST_EVERY == TEST_EVERY - 1 for size in sizes])
         self._owners = np.repeat(np.arange(len(sizes)), sizes)
-        self._same = _find_same([digest for each in served.values() for digest in each])
+        self._same = _find_same([digest for requests_of_tool in served.values() for digest in requests_of_tool])
         ends = np.cumsum(sizes)
         for number, (tool, column, end) in enumerate(zip(served, self._columns, ends, strict=True)):
-            own = slice(end - sizes[number], end)
-            kept = self._requests[own][~self._is_test[own]]
+            of_tool = slice(end - sizes[number], end)
+            kept = self._requests[of_tool][~self._is_test[of_tool]]
             away = [wrong[tool][digest] for digest in sorted(wrong.get(tool, ()))]
             self._vectors[column] = move_vector(self._originals[number], kept, away)
         # What each step adds to the reciprocal ranks of the requests that test it, and of those of other tools.

@@ -35,8 +35,8 @@ def is_deprecated(title: str | None, description: str) -> bool:
 def find_successor(description: str, names: Mapping[str, str]) -> str | None:
     """The value of the first of these names that a deprecated item's description tells to use instead."""
     mark = _DEPRECATED.search(description)
-    found = _SUCCESSOR.finditer(description, mark.start() if mark else 0)
-    return next((names[match[1]] for match in found if match[1] in names), None)
+    mentions = _SUCCESSOR.finditer(description, mark.start() if mark else 0)
+    return next((names[mention[1]] for mention in mentions if mention[1] in names), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +59,15 @@ class NearEquals:
         if not moves and self.types.keys().isdisjoint(i for i, _ in ranked):
             ordered = list(ranked)
         else:
-            ordered = sorted(ranked, key=lambda each: self._build_key(each, named, moves))
+            ordered = sorted(ranked, key=lambda pair: self._build_key(pair, named, moves))
         for item_id in [i for i, _ in ordered if i in self.deprecated and i not in named]:
             self._move_behind_successor(item_id, ordered)
         return ordered
 
     def _build_key(
-        self, each: tuple[str, float], named: Collection[str], moves: Mapping[str, float]
+        self, pair: tuple[str, float], named: Collection[str], moves: Mapping[str, float]
     ) -> tuple[float, bool]:
-        item_id, score = each
+        item_id, score = pair
         is_other = item_id in self.types
         if item_id not in named:
             score = min(UNNAMED, score + moves.get(item_id, 0.0)) - NEAR * is_other
@@ -75,14 +75,14 @@ class NearEquals:
 
     def _move_behind_successor(self, item_id: str, ordered: list[tuple[str, float]]) -> None:
         place = next(n for n, (i, _) in enumerate(ordered) if i == item_id)
-        own, successor = ordered[place], self.deprecated[item_id]
+        deprecated_tool, successor = ordered[place], self.deprecated[item_id]
         if successor is not None:
             later = next((n for n in range(place + 1, len(ordered)) if ordered[n][0] == successor), None)
             if later is not None:
                 ordered.insert(place, ordered.pop(later))
             return
         # The last one of its server that is about as sure.
-        lowest, server = round(own[1] - NEAR, DIGITS), get_server(item_id)
+        lowest, server = round(deprecated_tool[1] - NEAR, DIGITS), get_server(item_id)
         for n in range(len(ordered) - 1, place, -1):
             other, score = ordered[n]
             if score >= lowest and get_server(other) == server and other not in self.deprecated:

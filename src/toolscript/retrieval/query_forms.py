@@ -17,8 +17,8 @@ CountTerms = Callable[[Sequence[int]], Awaitable[TermCounts]]
 async def weigh_query_forms(text: str, count_terms: CountTerms) -> QueryTerms:
     """The weighted terms of a query: the stems of its words in English and in the languages that the counted texts
     have, and for compounds the stems of their parts. Texts that are all English are counted once, others twice."""
-    found = tokens(text)
-    informative = drop_function_words(found, detect_language(found) or ENGLISH)
+    query_tokens = tokens(text)
+    informative = drop_function_words(query_tokens, detect_language(query_tokens) or ENGLISH)
     plain = Counter(term(stem(word)) for word in informative)
     counts = await count_terms([*plain, *LANGUAGE_MARKS.values()])
     used = [name for name, mark in LANGUAGE_MARKS.items() if mark in counts.documents_with_term]

@@ -106,7 +106,7 @@ class Retriever:
         if correct is not None:
             text = correct(text)
         parts = split(text) if dense and split is not None else ()
-        embedding = self._embed([text, *parts], deadline, report) if dense else _nothing()
+        embedding = self._embed([text, *parts], deadline, report) if dense else _embed_nothing()
         if count_terms is None:
             vectors, terms = await embedding, NO_TERMS
         else:
@@ -129,13 +129,13 @@ class Retriever:
         """The best `depth` by meaning and the best `depth` by words, as far as they were prepared, with their payloads
         or these fields of them."""
         vectors = [] if prepared.vector is None else [prepared.vector, *(need.vector for need in prepared.needs)]
-        search = [self._index.dense(collection, each, where=where, limit=depth, fields=fields) for each in vectors]
+        search = [self._index.dense(collection, vector, where=where, limit=depth, fields=fields) for vector in vectors]
         if prepared.terms.terms.ids:
             search.append(
                 self._index.lexical(collection, prepared.terms.terms, where=where, limit=depth, fields=fields)
             )
         with report.stage("rank"):
-            rankings = await asyncio.gather(*search) if len(search) > 1 else [await each for each in search]
+            rankings = await asyncio.gather(*search) if len(search) > 1 else [await pending for pending in search]
             lexical = rankings.pop() if prepared.terms.terms.ids else []
             if len(rankings) > 1:
                 payloads = {c.id: c.payload for ranking in [*rankings, lexical] for c in ranking}
@@ -169,8 +169,8 @@ class Retriever:
         cosines = np.stack(list(stored.values())) @ np.stack(vectors).T
         scores = _combine(cosines, prepared.text)
         nearest = cosines[:, 1:].argmax(axis=1)
-        found = [Candidate(i, float(score), payloads[i]) for i, score in zip(stored, scores, strict=True)]
-        return sort_candidates(found), {i: prepared.needs[n].text for i, n in zip(stored, nearest, strict=True)}
+        candidates = [Candidate(i, float(score), payloads[i]) for i, score in zip(stored, scores, strict=True)]
+        return sort_candidates(candidates), {i: prepared.needs[n].text for i, n in zip(stored, nearest, strict=True)}
 
     async def _embed(self, texts: Sequence[str], deadline: Deadline, report: SearchReport) -> list[Vector]:
         """The vectors of the texts; none if the model fails for any of them."""
@@ -215,7 +215,7 @@ async def _weigh(text: str, count_terms: CountTerms) -> QueryTerms:
     return query_terms(frequencies, await count_terms(list(frequencies)))
 
 
-async def _nothing() -> list[Vector]:
+async def _embed_nothing() -> list[Vector]:
     return []
 
 

@@ -19,7 +19,7 @@ from toolscript.retrieval.retriever import WHOLE
 
 # How much nearer to a query the nearest tool of a facet is than its centre, per unit of the facet's spread. Fitted so
 # that facets rank skills as their nearest tools would (docs/decisions/0011).
-REACH = 0.56
+FACET_RADIUS = 0.56
 # How much less a skill without tools scores than one whose tools are as near as its description.
 UNPROVEN = 0.55
 # From an estimate to the probability that the nearest skill holds a tool for the request. Fitted with 1 533 requests
@@ -65,7 +65,7 @@ class SkillMap:
         is_facet = np.array([bool(p.payload["is_facet"]) for p in parts], dtype=bool)
         spread = np.sqrt(np.clip(1 - tightness**2, 0.0, 1.0))
         scale = similarity.ceiling - similarity.floor
-        beyond = np.where(is_facet, REACH * spread, 0.0) - similarity.floor / scale
+        beyond = np.where(is_facet, FACET_RADIUS * spread, 0.0) - similarity.floor / scale
         less = [0.0 if int(p.payload["tool_count"]) else UNPROVEN for p in parts]
         self._beyond = (beyond - np.array(less)).astype(np.float32)
         rows = np.stack([vectors[p.id] for p in parts]) if parts else np.zeros((0, 1), np.float32)

@@ -73,17 +73,17 @@ class SkillMatcher:
         return [n for n, item in enumerate(items) if not self._score_words(item).specific[best[n]]]
 
     def _score_words(self, item: Item) -> _WordScores:
-        own = _count_words(item.description[:MAX_DESCRIPTION_CHARACTERS]) + _count_words(item.name, NAME_WEIGHT)
+        text_counts = _count_words(item.description[:MAX_DESCRIPTION_CHARACTERS]) + _count_words(item.name, NAME_WEIGHT)
         share, specific, by_server = np.zeros((3, len(self._vectors)), np.float32)
         total = 0.0
-        for word, count in (own + _count_words(item.server)).items():
-            times, own_times = min(count, MAX_REPEATS), min(own[word], MAX_REPEATS)
+        for word, count in (text_counts + _count_words(item.server)).items():
+            times, text_times = min(count, MAX_REPEATS), min(text_counts[word], MAX_REPEATS)
             total += times * self._rarity.get(word, UNKNOWN_WORD)
             for number, weight in self._weights.get(word, ()):
-                share[number] += own_times * weight
-                by_server[number] += (times - own_times) * weight
+                share[number] += text_times * weight
+                by_server[number] += (times - text_times) * weight
                 if word not in _GENERIC:
-                    specific[number] += own_times * weight
+                    specific[number] += text_times * weight
         share += np.minimum(by_server, specific)
         return _WordScores(share / total if total else share, specific)
 

@@ -14,7 +14,7 @@ STEPS = st.lists(st.one_of(KEYS, st.tuples(KEYS, st.integers(0, 9))), max_size=6
 
 @settings(max_examples=scale_examples(300), deadline=None)
 @given(st.integers(0, 4), STEPS)
-def test_a_full_cache_drops_the_least_recently_used_value(size: int, steps: list[str | tuple[str, int]]) -> None:
+def test_a_full_cache_drops_the_value_that_was_used_first(size: int, steps: list[str | tuple[str, int]]) -> None:
     cache: LruCache[str, int] = LruCache(size)
     used: list[tuple[str, int]] = []
     lookups: list[bool] = []

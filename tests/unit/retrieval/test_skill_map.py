@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.fixtures.examples import scale_examples
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.search import Candidate, SimilarityRange, Vector
-from toolscript.retrieval.skill_map import MIDDLE, REACH, STEEPNESS, UNPROVEN, SkillFacts, SkillMap
+from toolscript.retrieval.skill_map import FACET_RADIUS, MIDDLE, STEEPNESS, UNPROVEN, SkillFacts, SkillMap
 
 pytestmark = pytest.mark.req("H-03", "H-13")
 
@@ -71,7 +71,7 @@ def by_hand(world: World, query: Vector, needs: list[Vector], similarity: Simila
             if others:
                 cosine = (cosine + max(others)) / 2
             score = (tightness * cosine - similarity.floor) / (similarity.ceiling - similarity.floor)
-            estimates.append(score + (REACH * math.sqrt(1 - tightness * tightness) if n else 0.0))
+            estimates.append(score + (FACET_RADIUS * math.sqrt(1 - tightness * tightness) if n else 0.0))
         found[skill] = probability(max(estimates) - (0.0 if tools_of(parts) else UNPROVEN))
     return found
 

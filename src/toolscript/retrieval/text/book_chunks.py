@@ -62,15 +62,15 @@ def cut(blocks: Sequence[Block], *, size: int, overlap: int, measure: Measure) -
         return max(measure(text), -(-len(text) // CHARACTERS_PER_TOKEN))
 
     written = [block for block in blocks if block.text.strip()]
-    found: list[Piece] = []
+    pieces: list[Piece] = []
     for _, blocks_of_section in groupby(written, key=lambda block: (block.position.chapter, block.position.section)):
         section = list(blocks_of_section)
         whole = _strip_lines("\n\n".join(block.text for block in section))
         if limit_size(whole) <= size:
-            found.append(Piece(whole, section[0].position))
+            pieces.append(Piece(whole, section[0].position))
         else:
-            found += _pieces(list(_units(section, size, limit_size)), size, overlap, limit_size)
-    return found
+            pieces += _pieces(list(_units(section, size, limit_size)), size, overlap, limit_size)
+    return pieces
 
 
 def _units(blocks: Sequence[Block], size: int, measure: Measure) -> Iterator[_Unit]:
@@ -88,8 +88,8 @@ def _units(blocks: Sequence[Block], size: int, measure: Measure) -> Iterator[_Un
 
 
 def _units_of_prose(block: Block, size: int, measure: Measure) -> Iterator[_Unit]:
-    for found in stretches(block.text, max(size // SENTENCE_SHARE, 1), measure):
-        yield _Unit(block.text[found.start : found.end], found.weight, found.ending, block)
+    for stretch in stretches(block.text, max(size // SENTENCE_SHARE, 1), measure):
+        yield _Unit(block.text[stretch.start : stretch.end], stretch.weight, stretch.ending, block)
 
 
 def _units_of_lines(block: Block, size: int, measure: Measure) -> Iterator[_Unit]:
@@ -117,9 +117,9 @@ def _units_of_lines(block: Block, size: int, measure: Measure) -> Iterator[_Unit
 
 def _words_of(line: _Unit, size: int, measure: Measure) -> Iterator[_Unit]:
     """Splits a line that is too long between words."""
-    for found in stretches(line.text, max(size // SENTENCE_SHARE, 1), measure):
-        ending = line.ending if found.end == len(line.text) else min(found.ending, WORD)
-        yield replace(line, text=line.text[found.start : found.end], weight=found.weight, ending=ending)
+    for stretch in stretches(line.text, max(size // SENTENCE_SHARE, 1), measure):
+        ending = line.ending if stretch.end == len(line.text) else min(stretch.ending, WORD)
+        yield replace(line, text=line.text[stretch.start : stretch.end], weight=stretch.weight, ending=ending)
 
 
 def _lines(text: str) -> list[str]:

@@ -50,13 +50,13 @@ def passages(text: str, *, size: int = PASSAGE_SIZE, overlap: int = OVERLAP, mea
     if measure(text) <= size:
         return [Passage(0, 0, len(text))]
     pieces = list(stretches(text, overlap, measure))
-    found: list[Passage] = []
+    passages: list[Passage] = []
     first = 0
     while True:
         end = _end_of_passage(pieces, first, size)
-        found.append(Passage(len(found), pieces[first].start, pieces[end - 1].end))
+        passages.append(Passage(len(passages), pieces[first].start, pieces[end - 1].end))
         if end == len(pieces):
-            return found
+            return passages
         first = max(end - 1, first + 1)
 
 
@@ -114,29 +114,29 @@ def _some_characters(text: str, start: int, end: int, ending: int, maximum: int,
 
 def _sentence_ends(text: str) -> Iterator[tuple[int, int]]:
     """The ends of sentences and paragraphs, and their kind; the last is the end of the text."""
-    for found in _BREAK.finditer(text):
-        ending = _kind_of_break(text, found)
-        if ending > WORD and found.end() < len(text) and may_cut(text, found.end()):
-            yield found.end(), ending
+    for match in _BREAK.finditer(text):
+        ending = _kind_of_break(text, match)
+        if ending > WORD and match.end() < len(text) and may_cut(text, match.end()):
+            yield match.end(), ending
     yield len(text), PARAGRAPH
 
 
 def _word_ends(text: str, start: int, end: int) -> Iterator[int]:
-    for found in _SPACE.finditer(text, start, end):
-        if found.end() < end and may_cut(text, found.end()):
-            yield found.end()
+    for match in _SPACE.finditer(text, start, end):
+        if match.end() < end and may_cut(text, match.end()):
+            yield match.end()
     yield end
 
 
-def _kind_of_break(text: str, found: re.Match[str]) -> int:
-    broken = found[0]
+def _kind_of_break(text: str, match: re.Match[str]) -> int:
+    broken = match[0]
     lines = max(broken.count("\n"), broken.count("\r"))
     if lines > 1 or not _PARAGRAPH_ENDS.isdisjoint(broken):
         return PARAGRAPH
     if broken[0] in _LINE_ENDS or not broken[0].isspace():
         return SENTENCE
-    before = found.start() - 1
-    while before > 0 and found.start() - before <= _MAX_CLOSERS and text[before] in _CLOSERS:
+    before = match.start() - 1
+    while before > 0 and match.start() - before <= _MAX_CLOSERS and text[before] in _CLOSERS:
         before -= 1
     return SENTENCE if lines or text[before] in _SENTENCE_ENDS else WORD
 

@@ -71,19 +71,19 @@ def split_clauses(text: str) -> list[Span]:
 def _is_request(text: str, *, is_start: bool = False) -> bool:
     """Whether a text has a verb with an object of its own, at its start or anywhere."""
     clause = _SEPARATOR.split(text, maxsplit=1)[0] if is_start else text
-    found = [word.rstrip(".") for word in _WORD.findall(clause)]
-    return any(_has_object(rest) for rest in _find_verbs(found, is_start=is_start))
+    clause_words = [word.rstrip(".") for word in _WORD.findall(clause)]
+    return any(_has_object(rest) for rest in _find_verbs(clause_words, is_start=is_start))
 
 
-def _find_verbs(found: Sequence[str], *, is_start: bool) -> Iterator[Sequence[str]]:
+def _find_verbs(clause_words: Sequence[str], *, is_start: bool) -> Iterator[Sequence[str]]:
     """The words after each verb."""
-    for at, word in enumerate(found):
-        following = found[at + 1] if at + 1 < len(found) else ""
+    for at, word in enumerate(clause_words):
+        following = clause_words[at + 1] if at + 1 < len(clause_words) else ""
         if word.islower() or at == 0:
             verb = word.lower()
-            is_in_place = is_start or at == 0 or found[at - 1].lower() in _BEFORE_VERBS
+            is_in_place = is_start or at == 0 or clause_words[at - 1].lower() in _BEFORE_VERBS
             if verb in _VERBS or (verb in _VERBS_OR_NOUNS and is_in_place and _begins_object(following)):
-                yield found[at + 1 :]
+                yield clause_words[at + 1 :]
         if is_start and word.lower() not in _ADVERBS:
             return
 
@@ -113,5 +113,5 @@ def _join_same_objects(text: str, spans: Sequence[Span]) -> list[Span]:
 
 
 def _get_object(text: str, span: Span) -> frozenset[str]:
-    found = [w for w in words(text[slice(*span)]) if w not in STOP_WORDS and w not in _ADVERBS]
-    return frozenset(map(stem, found[1:]))
+    content_words = [w for w in words(text[slice(*span)]) if w not in STOP_WORDS and w not in _ADVERBS]
+    return frozenset(map(stem, content_words[1:]))

@@ -29,9 +29,9 @@ LANGUAGE_MARKS = {name: term(f"\x00{name}") for name in LANGUAGES if name != ENG
 def count_document_forms(text: str) -> dict[int, float]:
     """How often each form of the document's language occurs; the mark of the language counts 0 times. A change here
     needs another `TERMS_VERSION`."""
-    found = tokens(text)
-    language = detect_language(found) or ENGLISH
-    stemmed = [stem(word, language) for word in drop_function_words(found, language)]
+    text_tokens = tokens(text)
+    language = detect_language(text_tokens) or ENGLISH
+    stemmed = [stem(word, language) for word in drop_function_words(text_tokens, language)]
     counts: dict[int, float] = {**Counter(map(term, stemmed))}
     if language != ENGLISH:
         counts[LANGUAGE_MARKS[language]] = 0.0
@@ -43,12 +43,12 @@ def count_document_forms(text: str) -> dict[int, float]:
     return counts
 
 
-def list_wanted(query: str, language: str) -> frozenset[str]:
+def list_query_forms(query: str, language: str) -> frozenset[str]:
     """The forms of a query's words that find a document of that language."""
-    found = tokens(query)
-    informative = drop_function_words(found, detect_language(found) or ENGLISH)
-    wanted = {stem(word, name) for word in informative for name in (ENGLISH, language)}
-    return frozenset(wanted.union(*(list_parts(word, language) for word in informative)))
+    query_tokens = tokens(query)
+    informative = drop_function_words(query_tokens, detect_language(query_tokens) or ENGLISH)
+    stems = {stem(word, name) for word in informative for name in (ENGLISH, language)}
+    return frozenset(stems.union(*(list_parts(word, language) for word in informative)))
 
 
 def list_forms(text: str, language: str) -> frozenset[str]:
@@ -62,12 +62,12 @@ def list_parts(word: str, language: str) -> list[str]:
     stemmed = stem(word, language)
     if language not in COMPOUNDING or len(stemmed) < MIN_PART or not stemmed.isalpha():
         return []
-    found = [_begin(stemmed, next(length for length in BEGINNINGS if length <= len(stemmed)))]
+    parts = [_begin(stemmed, next(length for length in BEGINNINGS if length <= len(stemmed)))]
     if len(stemmed) >= MIN_COMPOUND:
         places = range(MIN_PART, len(word) - 2)
-        found += [stem(word[:place], language) for place in places]
-        found += [stem(word[place:], language) for place in places if len(word) - place >= MIN_PART]
-    return found
+        parts += [stem(word[:place], language) for place in places]
+        parts += [stem(word[place:], language) for place in places if len(word) - place >= MIN_PART]
+    return parts
 
 
 def _list_parts_of(stemmed: str, language: str) -> Sequence[str]:
@@ -83,7 +83,7 @@ def _begin(stemmed: str, length: int) -> str:
     return f"{stemmed[:length]}-"
 
 
-def drop_function_words(found: Sequence[str], language: str) -> Sequence[str]:
+def drop_function_words(text_tokens: Sequence[str], language: str) -> Sequence[str]:
     """The words without the function words of the language and of English; a text of only these keeps them."""
     uninformative = UNINFORMATIVE[language]
-    return [word for word in found if word not in uninformative] or found
+    return [word for word in text_tokens if word not in uninformative] or text_tokens

@@ -63,8 +63,8 @@ def _take_step(value: Any, step: str, place: str) -> Any:
     if isinstance(value, list):
         if step.isdecimal() and int(step) < len(value):
             return value[int(step)]
-        if found := _SLICE.fullmatch(step):
-            return value[int(found[1] or 0) : int(found[2] or len(value))]
+        if bounds := _SLICE.fullmatch(step):
+            return value[int(bounds[1] or 0) : int(bounds[2] or len(value))]
         allowed = f"has the elements 0 to {len(value) - 1}" if value else "is empty"
         raise NotFound(f"no {_clip(step)!r} {where}: the array there {allowed}", details={"path": place})
     kind = _name_kind(value)
@@ -101,8 +101,8 @@ def _describe(value: Any, depth: int) -> str:
     match value:
         case dict() if depth and value:
             parts = [
-                f"{json.dumps(_clip(key), ensure_ascii=False)}: {_describe(each, depth - 1)}"
-                for key, each in list(value.items())[:MAX_KEYS_SHOWN]
+                f"{json.dumps(_clip(key), ensure_ascii=False)}: {_describe(member, depth - 1)}"
+                for key, member in list(value.items())[:MAX_KEYS_SHOWN]
             ]
             more = len(value) - len(parts)
             return "{" + ", ".join([*parts, f"… {more} more keys"] if more else parts) + "}"

@@ -95,7 +95,7 @@ COMPOUNDING = ("german", "dutch", "swedish", "danish", "norwegian", "finnish", "
 LANGUAGES = (ENGLISH, *_FUNCTION_WORDS)
 _ENGLISH_WORDS = frozenset(filter(str.isascii, STOP_WORDS))
 _WORDS_OF = {ENGLISH: _ENGLISH_WORDS} | {name: frozenset(text.split()) for name, text in _FUNCTION_WORDS.items()}
-UNINFORMATIVE = {name: STOP_WORDS | own for name, own in _WORDS_OF.items()}
+UNINFORMATIVE = {name: STOP_WORDS | function_words for name, function_words in _WORDS_OF.items()}
 """The words of each language that no search looks for, with those of English."""
 
 SAMPLE = 250
@@ -112,8 +112,8 @@ LEAD = 1.25
 def _share_words() -> dict[str, tuple[tuple[str, float], ...]]:
     """The languages of each function word, with its weight: a word of many languages tells little."""
     owners: dict[str, list[str]] = {}
-    for name, found in _WORDS_OF.items():
-        for word in found:
+    for name, function_words in _WORDS_OF.items():
+        for word in function_words:
             owners.setdefault(word, []).append(name)
     return {word: tuple((name, 1 / len(names)) for name in names) for word, names in owners.items()}
 
@@ -121,12 +121,12 @@ def _share_words() -> dict[str, tuple[tuple[str, float], ...]]:
 _OWNERS = _share_words()
 
 
-def detect_language(found: Sequence[str]) -> str | None:
+def detect_language(text_tokens: Sequence[str]) -> str | None:
     """The language of a text's folded words; None if there are too few function words to tell."""
-    sample = found
-    if len(found) > 2 * SAMPLE:
-        middle = len(found) // 2
-        sample = [*found[:SAMPLE], *found[middle : middle + SAMPLE]]
+    sample = text_tokens
+    if len(text_tokens) > 2 * SAMPLE:
+        middle = len(text_tokens) // 2
+        sample = [*text_tokens[:SAMPLE], *text_tokens[middle : middle + SAMPLE]]
     if sample and sum(map(_ENGLISH_WORDS.__contains__, sample)) >= max(3, ENGLISH_SHARE * len(sample)):
         return ENGLISH
     scores: dict[str, float] = {}

@@ -43,8 +43,8 @@ def _cut_sentence(text: str, start: int, end: int) -> list[_Span]:
 
 def _cut(text: str, separator: re.Pattern[str], start: int, end: int) -> list[_Span]:
     """The parts of a text between separators."""
-    found = [match.span() for match in separator.finditer(text, start, end)]
-    starts, ends = [start, *(after for _, after in found)], [*(before for before, _ in found), end]
+    separators = [match.span() for match in separator.finditer(text, start, end)]
+    starts, ends = [start, *(after for _, after in separators)], [*(before for before, _ in separators), end]
     return [span for span in zip(starts, ends, strict=True) if text[slice(*span)].strip()]
 
 

@@ -35,7 +35,7 @@ Span = tuple[int, int]
 
 def build_snippet(
     text: str,
-    wanted: Collection[str],
+    query_forms: Collection[str],
     max_characters: int,
     *,
     near: Span | None,
@@ -55,7 +55,7 @@ def build_snippet(
         near = (max(begin, near[0]) - begin, min(end, near[1]) - begin) if near else None
         text = text[begin:end]
     near = near if near and text[near[0] : near[1]].strip() else None
-    units = _Units(text, frozenset(wanted), max_characters, highlight=highlight, language=language)
+    units = _Units(text, frozenset(query_forms), max_characters, highlight=highlight, language=language)
     core = units.find_best(near)
     start, end = units.extend(*core) if core else units.fit_from(near[0] if near else 0)
     if not highlight:
@@ -68,14 +68,14 @@ class _Units:
     """The units of a text, and the forms that match in each. A window is given by the numbers of its first and last
     unit."""
 
-    def __init__(self, text: str, wanted: frozenset[str], maximum: int, *, highlight: bool, language: str) -> None:
+    def __init__(self, text: str, query_forms: frozenset[str], maximum: int, *, highlight: bool, language: str) -> None:
         self._text = text
-        self._wanted = wanted
+        self._query_forms = query_forms
         self._language = language
         self._maximum = maximum
         self._spans = _split_units(text, min(maximum, max(LONG, maximum // 2)))
-        found = [wanted & _read_forms(text[start:end], language) for start, end in self._spans]
-        self._matched = {number: matched for number, matched in enumerate(found) if matched}
+        forms_by_span = [query_forms & _read_forms(text[start:end], language) for start, end in self._spans]
+        self._matched = {number: matched for number, matched in enumerate(forms_by_span) if matched}
         marks = [0] * (len(self._spans) + 1)
         for number in self._matched if highlight else ():
             marks[number + 1] = 2 * len(MARK) * len(self._find_matches(text[slice(*self._spans[number])]))
@@ -86,7 +86,7 @@ class _Units:
         if near:
             inside = range(self._number_at(near[0]), bisect_right(self._spans, (near[1],)))
             count, window = self._find_best_in([number for number in self._matched if number in inside], near)
-            if count == len(self._wanted):
+            if count == len(self._query_forms):
                 return window
         return self._find_best_in(self._matched, near)[1]
 
@@ -168,7 +168,7 @@ class _Units:
     def _match(self, unit: str, span: Span) -> Span | None:
         """The place of a token that matches; of one character, if a pair was found by that."""
         written = unit[slice(*span)]
-        matched = self._wanted & _read_forms(written, self._language)
+        matched = self._query_forms & _read_forms(written, self._language)
         characters = list_characters(written)
         if len(matched) == 1 and not matched.isdisjoint(characters):
             place = span[0] + characters.index(next(iter(matched)))
@@ -213,7 +213,7 @@ def _read_forms(unit: str, language: str) -> frozenset[str]:
 def _find_words(unit: str) -> Iterator[Span]:
     """The places of the words of a unit: letters and digits with their marks."""
     if unit.isascii():
-        yield from (found.span() for found in _ASCII_WORD.finditer(unit))
+        yield from (word.span() for word in _ASCII_WORD.finditer(unit))
         return
     begun: int | None = None
     for place, character in enumerate(unit):

@@ -86,9 +86,9 @@ class Spelling:
                 part = informative[start : start + length]
                 if self._name_words and not set(typos).isdisjoint(part):
                     choices = [self._find_near_name_words(word) for word in part]
-                    found = next((name for name in product(*choices) if name in self._names), None)
-                    if found:
-                        return {word: right for word, right in zip(part, found, strict=True) if word != right}
+                    known = next((name for name in product(*choices) if name in self._names), None)
+                    if known:
+                        return {word: right for word, right in zip(part, known, strict=True) if word != right}
         return {}
 
     def _find_near_name_words(self, word: str) -> list[str]:
@@ -121,12 +121,12 @@ class Spelling:
             return len(word) >= (minimum[0] if other in self._counts else minimum[1] if other in general else NEVER)
 
         swapped = (word[:i] + word[i + 1] + word[i] + word[i + 2 :] for i in range(len(word) - 1))
-        found = [w for w in swapped if may_be_meant(w, SWAPPED)]
-        if not found and len(word) >= min(ONE_MORE_OR_LESS):
+        meant = [w for w in swapped if may_be_meant(w, SWAPPED)]
+        if not meant and len(word) >= min(ONE_MORE_OR_LESS):
             known = [*self._starting.get(word[0], ()), *_general().starting.get(word[0], ())]
             near = process.extract(word, known, scorer=OSA.distance, score_cutoff=1, limit=None)
-            found = [w for w, _, _ in near if may_be_meant(w, REPLACED if len(w) == len(word) else ONE_MORE_OR_LESS)]
-        return min(found, key=self._preference) if found else None
+            meant = [w for w, _, _ in near if may_be_meant(w, REPLACED if len(w) == len(word) else ONE_MORE_OR_LESS)]
+        return min(meant, key=self._preference) if meant else None
 
     def _preference(self, word: str) -> tuple[int, int, str]:
         """The sort key: words of the catalogue, the most frequent first; then the most common other words."""

@@ -79,13 +79,13 @@ def find_themes(groups: Sequence[Sequence[Item]], maximum: int = 8) -> list[Them
         for topic, share in shares.items():
             everywhere[topic] += share * len(group)
     size = sum(map(len, groups))
-    found = []
+    themes = []
     for group, shares in zip(groups, weighed, strict=True):
         rest = size - len(group) + 1
         outside = {t: (everywhere[t] - share * len(group) + UNSEEN) / rest for t, share in shares.items()}
         scores = {t: _informative(share, outside[t]) for t, share in shares.items()}
-        found.append(_theme(scores, shares, spellings, maximum))
-    return found
+        themes.append(_theme(scores, shares, spellings, maximum))
+    return themes
 
 
 def _theme(scores: Mapping[Topic, float], shares: Mapping[Topic, float], spellings: _Spellings, maximum: int) -> Theme:
@@ -111,17 +111,17 @@ class _Spellings:
 
     def stems(self, prose: Iterable[str]) -> list[str]:
         """Records the words of a text; returns their stems, in order."""
-        found = list(prose)
-        for word in found:
+        prose_words = list(prose)
+        for word in prose_words:
             self._cased[word.casefold()][word] += 1
-        return self.remember((w.casefold() for w in found), 1)
+        return self.remember((w.casefold() for w in prose_words), 1)
 
     def remember(self, folded: Iterable[str], weight: int = NAMES_SPELL_BEST) -> list[str]:
         """Records folded words; returns their stems, in order."""
-        found = [("" if word in _VERBS else stem(word), word) for word in folded]
-        for stemmed, word in found:
+        stems = [("" if word in _VERBS else stem(word), word) for word in folded]
+        for stemmed, word in stems:
             self._forms[stemmed][word] += weight
-        return [stemmed for stemmed, _ in found]
+        return [stemmed for stemmed, _ in stems]
 
     def out(self, topic: Topic) -> str:
         """The topic in its most frequent spelling."""
@@ -161,8 +161,8 @@ def _find_topics(item: Item, spellings: _Spellings) -> dict[Topic, float]:
 
 def _of_server(server: str, common: Set[Topic]) -> dict[Topic, float]:
     """The topics of a server's name. Of several words only words that items have, too: the others name its maker."""
-    found = [stem(w) for w in words(server)]
-    return {t: IN_SERVER for t in _topics(found) if len(found) == 1 or t in common}
+    stems = [stem(w) for w in words(server)]
+    return {t: IN_SERVER for t in _topics(stems) if len(stems) == 1 or t in common}
 
 
 def _topics(stemmed: Sequence[str]) -> Iterator[Topic]:

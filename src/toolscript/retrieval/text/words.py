@@ -127,10 +127,10 @@ def remove_accents(text: str) -> str:
 def tokens(text: str) -> list[str]:
     """The words of a text. Scripts without spaces are cut into overlapping pairs of characters: 東京の天気 becomes
     東京, の and 天気; 図書館 becomes 図書 and 書館."""
-    found = words(text)
+    text_words = words(text)
     if text.isascii() or not _compile_unspaced().character.search(text):
-        return found
-    return [token for word in found for token in _cut_word(word)]
+        return text_words
+    return [token for word in text_words for token in _cut_word(word)]
 
 
 def list_characters(token: str) -> tuple[str, ...]:
@@ -148,7 +148,7 @@ def find_tokens(word: str) -> Iterator[tuple[int, int]]:
         if not run["pairs"]:
             yield run.span()
             continue
-        places = [run.start() + found.start() for found in _CHARACTER.finditer(run[0])] + [run.end()]
+        places = [run.start() + character.start() for character in _CHARACTER.finditer(run[0])] + [run.end()]
         yield from zip(places, places[2:] or places[1:], strict=False)
 
 
@@ -159,8 +159,8 @@ def replace_unencodable(text: str) -> str:
 
 def stems(text: str) -> list[str]:
     """The stems of a text's tokens without stop words; a text of only stop words keeps them."""
-    found = tokens(text)
-    informative = [w for w in found if w not in STOP_WORDS] or found
+    text_tokens = tokens(text)
+    informative = [w for w in text_tokens if w not in STOP_WORDS] or text_tokens
     return [stem(w) for w in informative]
 
 
@@ -195,15 +195,15 @@ def _cut_pairs(run: str) -> list[str]:
 @lru_cache(maxsize=65_536)
 def stem(word: str, language: str = ENGLISH) -> str:
     """The stem of a folded word: by the stemmer of its script, in Latin letters by the stemmer of the language."""
-    own = None if word.isascii() else _find_stemmer(ord(word[0]))
-    stemmed = str(_load_stemmer(own or language).stemWord(word))
+    script_language = None if word.isascii() else _find_stemmer(ord(word[0]))
+    stemmed = str(_load_stemmer(script_language or language).stemWord(word))
     # The French stemmer knows -é, -ée and -ées by their accents, which folded words do not have.
     return stemmed.rstrip("e") or stemmed if language == "french" else stemmed
 
 
-def stem_all(many: Iterable[str]) -> frozenset[str]:
+def stem_all(folded: Iterable[str]) -> frozenset[str]:
     """The stems of many folded words; faster than one by one, and not cached."""
-    known = list(many)
+    known = list(folded)
     plain = [word for word in known if word.isascii()]
     others = (stem(word) for word in known if not word.isascii())
     return frozenset([*_load_stemmer(ENGLISH).stemWords(plain), *others])

@@ -87,12 +87,12 @@ class LoginFlows:
         url, name = browser.url.result(), name_login(spec)
         state = parse_qs(urlsplit(url).query)["state"][0]
         begun = BegunLogin(spec.name, url, state, secrets.token_urlsafe(32))
-        for flow in [each for each in self._flows.values() if each.name == name]:
+        for flow in [other for other in self._flows.values() if other.name == name]:
             self._end(flow)
         while len(self._flows) >= MAX_FLOWS:
             # A user who begins many ends their own first, not those of others.
             waiting = [*self._flows.values()]
-            self._end(next((each for each in waiting if each.name.user == name.user), waiting[0]))
+            self._end(next((other for other in waiting if other.name.user == name.user), waiting[0]))
         self._flows[state] = flow = _Flow(begun, name, browser, task)
         task.add_done_callback(lambda _: self._flows.pop(state, None) if self._flows.get(state) is flow else None)
         return begun

@@ -59,8 +59,8 @@ class Logins:
             stored = await self._store.read(name)
         except ToolscriptError:
             stored = None  # of another key: it is replaced
-        wanted = [*stored.login.scope.split(), *stored.wanted_scope.split()] if stored and stored.wanted_scope else []
-        login = await self._servers.authorize(spec, browser, [*wanted, *scopes])
+        before = [*stored.login.scope.split(), *stored.wanted_scope.split()] if stored and stored.wanted_scope else []
+        login = await self._servers.authorize(spec, browser, [*before, *scopes])
         await self._store.save(name, login)
         return login
 

@@ -87,6 +87,6 @@ def _parse_number(file: Path, key: str, value: Any, maximum: int) -> int | None:
 def _parse_fields(file: Path, key: str, value: Any) -> frozenset[str] | None:
     if value is None:
         return None
-    if not isinstance(value, list) or not all(isinstance(each, str) and each.strip() for each in value):
+    if not isinstance(value, list) or not all(isinstance(name, str) and name.strip() for name in value):
         raise describe_problem(file, key, "must be a list of names of metadata fields; leave it out for all fields")
     return frozenset(value)

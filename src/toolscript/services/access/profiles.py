@@ -56,12 +56,12 @@ class Profiles:
 
         Raises NotFound for an unknown one, Forbidden for a requested one that is for others.
         """
-        own = [each.name for each in self._by_name.values() if _is_for(each, key, claims or {})]
+        allowed = [known.name for known in self._by_name.values() if _is_for(known, key, claims or {})]
         if requested is None:
-            return own[0] if own else DEFAULT_PROFILE
+            return allowed[0] if allowed else DEFAULT_PROFILE
         profile = self.find(requested)
-        if requested not in own and (own or (profile and (profile.keys or profile.claims))):
-            mine = f"yours is {own[0]!r}" if own else "it is for certain keys or users"
+        if requested not in allowed and (allowed or (profile and (profile.keys or profile.claims))):
+            mine = f"yours is {allowed[0]!r}" if allowed else "it is for certain keys or users"
             raise Forbidden(f"you may not use the profile {requested!r}: {mine}", details={"profile": requested})
         return requested
 

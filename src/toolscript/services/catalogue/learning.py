@@ -151,12 +151,12 @@ def _group(verdicts: Sequence[Verdict], vectors: Mapping[str, Vector]) -> _Reque
     votes: Counter[tuple[str, str]] = Counter()
     for verdict in verdicts:
         votes[verdict.item_id, verdict.digest] += 1 if verdict.is_right else -1
-    found = _Requests({}, {})
+    requests = _Requests({}, {})
     for (item_id, digest), sum_of_votes in votes.items():
         if sum_of_votes:
-            group = found.right if sum_of_votes > 0 else found.wrong
+            group = requests.right if sum_of_votes > 0 else requests.wrong
             group.setdefault(item_id, {})[digest] = vectors[digest]
-    return found
+    return requests
 
 
 def _build_step(item: ItemFingerprint, model: str, all_requests: _Requests, result: StepResult) -> Step:

@@ -185,11 +185,11 @@ def _compute_parts(rows: Any, weights: Any, members: Sequence[SkillMember]) -> l
     if the tools are the same, less the more they differ."""
     mean = (rows * weights[:, None]).sum(axis=0) / weights.sum()
     length = float(np.linalg.norm(mean))
-    own = np.asarray(mean / length, dtype=np.float32) if length else rows[0]
+    centre = np.asarray(mean / length, dtype=np.float32) if length else rows[0]
     tools = len(rows)
     count = tools if tools <= ALL_FACETS else min(MAX_FACETS, math.ceil(math.sqrt(ALL_FACETS * tools)))
     facets = find_clusters(rows, count, starts=1)
     return [
-        _SkillVector(own, length),
+        _SkillVector(centre, length),
         *(_SkillVector(f.centroid, f.cohesion, [members[n] for n in f.members]) for f in facets),
     ]

@@ -117,8 +117,8 @@ class CatalogueSnapshot:
             self._schemas.update({i: facts.items[i].schemas for i in item_ids if i in facts.items})
         unknown = [i for i in item_ids if i not in self._schemas]
         if unknown:
-            found = await self._read_schemas(unknown)
-            self._schemas.update({i: (given, returned, notes) for i, (given, returned, notes) in found.items()})
+            schemas = await self._read_schemas(unknown)
+            self._schemas.update({i: (given, returned, notes) for i, (given, returned, notes) in schemas.items()})
         return {i: self._schemas.get(i) for i in item_ids}
 
 
@@ -168,8 +168,8 @@ class CatalogueSnapshots:
         """The active item, if the facts of the current snapshot are in memory; with `outdated` also if the facts of an
         earlier snapshot are. Reads nothing."""
         facts = self.current()._facts.value or (self._latest if outdated else None)
-        found = facts.items.get(item_id) if facts else None
-        return found.to_item() if found else None
+        item = facts.items.get(item_id) if facts else None
+        return item.to_item() if item else None
 
     def watch(self, watcher: Callable[[], object], changes: Change = Change.ITEMS) -> None:
         """Calls the watcher whenever one of these may have changed. It must not raise."""

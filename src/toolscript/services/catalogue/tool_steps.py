@@ -19,5 +19,5 @@ class ToolSteps:
         """The steps of the model by item, also steps of texts that have changed since."""
         if self._store is None or not self._is_on:
             return {}
-        found = await self._store.get_steps()
-        return {i: step for i, step in found.items() if step.vector is not None and step.model == self._model}
+        steps = await self._store.get_steps()
+        return {i: step for i, step in steps.items() if step.vector is not None and step.model == self._model}

@@ -199,12 +199,12 @@ class RunCode:
 
 async def run_within_limits(sandbox: Sandbox, program: Program, host: RunHost, limits: RunLimits) -> ProgramOutcome:
     """How the program ends, within its time from its beginning. Raises Unavailable when it does not begin."""
-    own = SandboxLimits(limits.cpu_seconds, limits.memory_mb * 2**20, limits.output_bytes)
+    sandbox_limits = SandboxLimits(limits.cpu_seconds, limits.memory_mb * 2**20, limits.output_bytes)
     host.deadline = Deadline(START_SECONDS)
     timeout = host.deadline.timeout()
     try:
         async with timeout:
-            return _add_advice(await sandbox.run(program, host, own))
+            return _add_advice(await sandbox.run(program, host, sandbox_limits))
     except LimitReached as error:
         return ProgramOutcome(error.end, message=error.message)
     except TimeoutError:
@@ -231,7 +231,7 @@ def parse_limits(given: Mapping[str, Any] | None, highest: RunLimits) -> RunLimi
 
 def check_limits(given: Mapping[str, Any], highest_limits: RunLimits) -> dict[str, Any]:
     """The limits as numbers of their types. Raises InvalidArguments, naming the limit."""
-    known = {each.name: getattr(highest_limits, each.name) for each in fields(RunLimits)}
+    known = {limit.name: getattr(highest_limits, limit.name) for limit in fields(RunLimits)}
     values: dict[str, Any] = {}
     for name, value in given.items():
         if name not in known:
@@ -254,11 +254,11 @@ def check_limits(given: Mapping[str, Any], highest_limits: RunLimits) -> dict[st
 async def _find_problems(sandbox: Sandbox, program: Program, toolset: Toolset) -> list[RunProblem]:
     """What is wrong with a program: unknown tools (they explain the rest), or else its types."""
     try:
-        found = await sandbox.check(program, CHECK_SECONDS)
+        faults = await sandbox.check(program, CHECK_SECONDS)
     except TimeoutError:
-        found = [ProgramProblem(1, 1, f"the check took more than {CHECK_SECONDS:g} seconds: simplify the program")]
+        faults = [ProgramProblem(1, 1, f"the check took more than {CHECK_SECONDS:g} seconds: simplify the program")]
     by_line: dict[int, list[str]] = {}
-    for problem in found:
+    for problem in faults:
         by_line.setdefault(problem.line, []).append(problem.message)
     if unknown := [RunProblem(line, toolset.problems[line]) for line in by_line if line in toolset.problems]:
         return unknown[:MAX_PROBLEMS]

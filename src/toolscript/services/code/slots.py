@@ -31,7 +31,7 @@ class RunSlots:
         self._wait_seconds = wait_seconds
         self._all = defaultdict(lambda: asyncio.Semaphore(MAX_NESTED_RUNS), {0: asyncio.Semaphore(MAX_RUNS)})
         # Those of callers without programs are dropped.
-        self._own: WeakValueDictionary[tuple[Caller, int], asyncio.Semaphore] = WeakValueDictionary()
+        self._by_caller: WeakValueDictionary[tuple[Caller, int], asyncio.Semaphore] = WeakValueDictionary()
 
     @asynccontextmanager
     async def take(self, caller: RunCaller, level: int = 0) -> AsyncIterator[None]:
@@ -42,10 +42,10 @@ class RunSlots:
         """
         seconds = self._wait_seconds
         count = MAX_NESTED_RUNS_OF_CALLER if level else MAX_RUNS_OF_USER if caller.relay.user else MAX_RUNS_OF_OWNER
-        own = self._own.setdefault((caller.caller, level), asyncio.Semaphore(count))
+        semaphore = self._by_caller.setdefault((caller.caller, level), asyncio.Semaphore(count))
         # How long a nested program waits for others of its caller is limited by the one that waits for it.
-        waits_for_own = _hold(own, None if level else seconds, _build_caller_error(count))
-        async with waits_for_own, _hold(self._all[level], seconds, _build_busy_error(level)):
+        waits_for_caller = _hold(semaphore, None if level else seconds, _build_caller_error(count))
+        async with waits_for_caller, _hold(self._all[level], seconds, _build_busy_error(level)):
             yield
 
 

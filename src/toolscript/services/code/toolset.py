@@ -98,9 +98,9 @@ class Toolsets:
         names = await self._read_names(language)
         calls: dict[str, str] = {}
         servers = {server: name for name, server in names.servers.items()}
-        wanted = set(item_ids)
+        requested_ids = set(item_ids)
         for server, tools in names.tools.items():
-            ids = {item.id: tool for tool, item in tools.items() if item.id in wanted}
+            ids = {item.id: tool for tool, item in tools.items() if item.id in requested_ids}
             if ids:
                 by_tool = {tool: name for name, tool in names.list_tools(server).items()}
                 calls |= {i: format_call(language, servers[server], by_tool[tool]) for i, tool in ids.items()}
@@ -108,21 +108,21 @@ class Toolsets:
 
     async def choose(self, language: Language, item_ids: Iterable[str]) -> ProgramTools:
         """These tools, named as in programs."""
-        names, wanted, chosen = await self._read_names(language), set(item_ids), []
+        names, requested_ids, chosen = await self._read_names(language), set(item_ids), []
         for name, server in names.servers.items():
             for tool_name, tool in names.list_tools(server).items():
                 item = names.tools[server][tool]
-                if item.id in wanted and not item.quarantine:
+                if item.id in requested_ids and not item.quarantine:
                     chosen.append((name, tool_name, item))
         return ProgramTools(language, chosen)
 
     async def _explain_missing_servers(self, names: _ProgramNames, named: Sequence[NamedTool]) -> dict[str, str]:
         """Why servers that a program names have no tools, as far as they are configured and the caller may see them."""
-        unknown = {each.server: each.name for each in named if each.server not in names.servers}
+        unknown = {reference.server: reference.name for reference in named if reference.server not in names.servers}
         if not unknown:
             return {}
         context = current_request()
-        statuses = {each.name: each for each in self._list_statuses() if each.name not in names.all_tools}
+        statuses = {status.name: status for status in self._list_statuses() if status.name not in names.all_tools}
         servers = name_servers(names.language, statuses)
         return {
             name: _describe_status(statuses[servers[name]])
@@ -137,7 +137,7 @@ class Toolsets:
         version, names = self._known.get(key, (0, None))
         if names is None or version != snapshot.version:
             facts = (await snapshot.facts()).items
-            items = [item for each in facts.values() if (item := each.to_item()).type is ItemType.TOOL]
+            items = [item for fact in facts.values() if (item := fact.to_item()).type is ItemType.TOOL]
             all_tools: dict[str, list[str]] = {}
             for item in items:
                 all_tools.setdefault(item.server, []).append(item.name)
@@ -147,27 +147,27 @@ class Toolsets:
             named = name_servers(language, all_tools)
             servers = {name: server for name, server in named.items() if server in tools}
             names = _ProgramNames(language, tools, servers, all_tools)
-            current = {each: known for each, known in self._known.items() if known[0] == snapshot.version}
+            current = {owner: known for owner, known in self._known.items() if known[0] == snapshot.version}
             self._known = {**current, key: (snapshot.version, names)}
         return names
 
 
 def _build_toolset(names: _ProgramNames, named: Sequence[NamedTool], missing: Mapping[str, str]) -> Toolset:
-    found: dict[tuple[str, str], Item] = {}
+    items: dict[tuple[str, str], Item] = {}
     wrong: dict[tuple[str, str], str] = {}
     problems: dict[int, str] = {}
     lines: dict[int, dict[str, Item]] = {}
-    for each in named:
-        key = each.server, each.name
-        if resolved := _resolve(names, each):
-            found |= {(each.server, name): item for name, item in resolved.items()}
-            if each.name:
-                calls = {format_call(names.language, each.server, name): item for name, item in resolved.items()}
-                lines.setdefault(each.line, {}).update(calls)
+    for reference in named:
+        key = reference.server, reference.name
+        if resolved := _resolve(names, reference):
+            items |= {(reference.server, name): item for name, item in resolved.items()}
+            if reference.name:
+                calls = {format_call(names.language, reference.server, name): item for name, item in resolved.items()}
+                lines.setdefault(reference.line, {}).update(calls)
         elif key in wrong or len(wrong) < MAX_PROBLEMS:
-            wrong[key] = wrong.get(key) or _explain(names, each, missing)
-            problems.setdefault(each.line, wrong[key])
-    return Toolset(ProgramTools(names.language, [(*key, item) for key, item in found.items()]), problems, lines)
+            wrong[key] = wrong.get(key) or _explain(names, reference, missing)
+            problems.setdefault(reference.line, wrong[key])
+    return Toolset(ProgramTools(names.language, [(*key, item) for key, item in items.items()]), problems, lines)
 
 
 def _resolve(names: _ProgramNames, named: NamedTool) -> dict[str, Item]:
@@ -176,16 +176,16 @@ def _resolve(names: _ProgramNames, named: NamedTool) -> dict[str, Item]:
         return {}
     server = names.servers[named.server]
     tools, items = names.list_tools(server), names.tools[server]
-    wanted = [named.name] if named.name in tools else [] if named.name else tools
-    usable = {name: items[tools[name]] for name in wanted if not items[tools[name]].quarantine}
+    selected = [named.name] if named.name in tools else [] if named.name else tools
+    usable = {name: items[tools[name]] for name in selected if not items[tools[name]].quarantine}
     return dict(list(usable.items())[:MAX_TOOLS_OF_SERVER])
 
 
 def _find_id(names: _ProgramNames, tool_id: str) -> str:
     """How a program calls the tool with that id; empty if there is none."""
     server, _, tool = tool_id.partition("__")
-    by_tool = {each: name for name, each in names.list_tools(server).items()} if server in names.tools else {}
-    called = [name for name, each in names.servers.items() if each == server and tool in by_tool]
+    by_tool = {known: name for name, known in names.list_tools(server).items()} if server in names.tools else {}
+    called = [name for name, named_server in names.servers.items() if named_server == server and tool in by_tool]
     return format_call(names.language, called[0], by_tool[tool]) if called else ""
 
 
@@ -213,7 +213,7 @@ def _explain(names: _ProgramNames, named: NamedTool, missing: Mapping[str, str])
         if call := _find_id(names, named.server):
             return f"{named}: an id is not how a program calls a tool: write {call}"
         near = get_close_matches(named.server, names.servers, n=3)
-        hint = f"did you mean {' or '.join(f'tools.{each}' for each in near)}?" if near else "search_tools finds tools"
+        hint = f"did you mean {' or '.join(f'tools.{name}' for name in near)}?" if near else "search_tools finds tools"
         return f"{named}: no such server: {hint}"
     server = names.servers[named.server]
     tools = names.list_tools(server)
@@ -223,5 +223,5 @@ def _explain(names: _ProgramNames, named: NamedTool, missing: Mapping[str, str])
         except Quarantined as error:
             return error.message
     near = get_close_matches(named.name, tools, n=3)
-    calls = [format_call(names.language, named.server, each) for each in near]
+    calls = [format_call(names.language, named.server, name) for name in near]
     return f"{named}: no such tool: " + (f"did you mean {' or '.join(calls)}?" if near else "search_tools finds it")

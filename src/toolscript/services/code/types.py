@@ -26,7 +26,7 @@ def format_types(tools: ProgramTools, order: Sequence[str], max_tokens: int) -> 
     ranked = [item_id for item_id in order if item_id in known]
     best = WrittenTypes("", (), ranked, 0)
     for count in range(1, len(ranked) + 1):
-        text = ProgramTools(tools.language, [known[each] for each in ranked[:count]]).write_types(with_host=False)
+        text = ProgramTools(tools.language, [known[key] for key in ranked[:count]]).write_types(with_host=False)
         tokens = estimate_tokens(len(text))
         if tokens > max_tokens and count > 1:
             break

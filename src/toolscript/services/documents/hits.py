@@ -11,7 +11,7 @@ from toolscript.domain.documents import Document, Passage
 from toolscript.domain.search import SearchPart
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.stores import DocumentStore
-from toolscript.retrieval.text.forms import list_wanted
+from toolscript.retrieval.text.forms import list_query_forms
 from toolscript.retrieval.text.item_text import build_passage_text
 from toolscript.retrieval.text.languages import detect_language
 from toolscript.retrieval.text.snippets import build_snippet
@@ -57,13 +57,13 @@ class DocumentReader:
     index: VectorIndex
     store: DocumentStore
 
-    async def read(self, run: DocumentRun, found: Sequence[Ranked], *, passages: bool) -> list[Read]:
+    async def read(self, run: DocumentRun, ranked: Sequence[Ranked], *, passages: bool) -> list[Read]:
         """The documents in the same order, without deleted documents; with their best passages if `passages`."""
-        if not found:
+        if not ranked:
             return []
         tenant, deadline = run.tenant, run.deadline
-        reading = deadline.call(SearchPart.STORE, self.store.get_documents(tenant, [r.doc_id for r in found]))
-        points = {r: point_id(tenant, r.doc_id, r.part) for r in found if r.part is not None} if passages else {}
+        reading = deadline.call(SearchPart.STORE, self.store.get_documents(tenant, [r.doc_id for r in ranked]))
+        points = {r: point_id(tenant, r.doc_id, r.part) for r in ranked if r.part is not None} if passages else {}
         if points:
             finding = self.index.payloads(DOCUMENTS, list(points.values()), PLACE)
             digesting = self.store.get_digests(tenant, [r.doc_id for r in points])
@@ -75,7 +75,7 @@ class DocumentReader:
         by_id = {d.id: d for d in documents}
         return [
             Read(r, by_id[r.doc_id], _passage(r, digests.get(r.doc_id), places.get(points.get(r, ""))))
-            for r in found
+            for r in ranked
             if r.doc_id in by_id
         ]
 
@@ -85,18 +85,18 @@ async def build_hits(run: DocumentRun, read: Sequence[Read]) -> list[DocumentHit
     ask = run.ask
     query = replace_unencodable(ask.text)
 
-    def build_hit(each: Read) -> DocumentHit:
+    def build_hit(reading: Read) -> DocumentHit:
         snippet = None
         if ask.include_snippets:
             words = "" if run.deadline.is_over else query
-            snippet = _snippet(each, words, ask.snippet_max_chars, highlight=ask.highlight)
-        found = each.ranked
-        return DocumentHit(found.doc_id, found.score, _metadata(each.document, run), snippet, found.relevance)
+            snippet = _snippet(reading, words, ask.snippet_max_chars, highlight=ask.highlight)
+        ranked = reading.ranked
+        return DocumentHit(ranked.doc_id, ranked.score, _metadata(reading.document, run), snippet, ranked.relevance)
 
     def build() -> list[DocumentHit]:
-        return [build_hit(each) for each in read]
+        return [build_hit(reading) for reading in read]
 
-    is_much = ask.include_snippets and sum(len(each.document.text) for each in read) > MUCH_TEXT
+    is_much = ask.include_snippets and sum(len(reading.document.text) for reading in read) > MUCH_TEXT
     return await asyncio.to_thread(build) if is_much else build()
 
 
@@ -104,7 +104,7 @@ def question_and_passages(ask: DocumentQuery, read: Sequence[Read]) -> tuple[str
     """Returns the query and one passage per document for a reranker: title and best passage, or the text around the
     matched words."""
     query = replace_unencodable(ask.text)
-    return query, [_best_text(each, query) for each in read]
+    return query, [_best_text(reading, query) for reading in read]
 
 
 def _best_text(read: Read, query: str) -> str:
@@ -121,7 +121,7 @@ def _snippet(read: Read, query: str, max_length: int, *, highlight: bool) -> str
     language = (detect_language(tokens(text[:LANGUAGE_CHARACTERS])) if query else None) or ENGLISH
     return build_snippet(
         text,
-        list_wanted(query, language),
+        list_query_forms(query, language),
         max_length,
         near=near,
         highlight=highlight,

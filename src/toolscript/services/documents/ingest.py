@@ -104,8 +104,8 @@ class IngestDocuments:
         """Deletes the documents that were read from a file (see SOURCE_FIELD), except the ids in `kept`; returns the
         number of deleted documents."""
         where = Filter(must=(of_tenant(tenant), first_parts(), Condition(metadata_field(SOURCE_FIELD), Op.EQ, origin)))
-        found = await self._reconciler.find(where, ["doc_id"])
-        return await self.delete(tenant, sorted({str(payload["doc_id"]) for payload in found.values()} - kept))
+        payloads = await self._reconciler.find(where, ["doc_id"])
+        return await self.delete(tenant, sorted({str(payload["doc_id"]) for payload in payloads.values()} - kept))
 
     async def find_complete(self, tenant: str, digests: Mapping[str, str]) -> set[str]:
         """The ids of the documents that are stored with these digests, and searchable; none while the index has more or
@@ -120,10 +120,10 @@ class IngestDocuments:
     async def get(self, tenant: str, doc_id: str) -> Document:
         """The document of that id. Raises NotFound."""
         check_identifiers(tenant=tenant, id=doc_id)
-        found = await self._store.get_documents(tenant, [doc_id])
-        if not found:
+        documents = await self._store.get_documents(tenant, [doc_id])
+        if not documents:
             raise NotFound(f"there is no document {doc_id!r}", details={"document_id": doc_id})
-        return found[0]
+        return documents[0]
 
     async def listing(self, tenant: str, *, after: str | None = None, limit: int = 100) -> list[Document]:
         """The documents with greater ids than `after`, ordered by id (by code points)."""
@@ -192,10 +192,10 @@ class IngestDocuments:
         except Exception:
             try:
                 now = await self._store.get_digests(tenant, [*written])
-                own = {doc_id for doc_id, digest in written.items() if now.get(doc_id) == digest}
-                drafts = await asyncio.to_thread(self._draft, tenant, [d for d in before if d.id in own], {})
+                unchanged_ids = {doc_id for doc_id, digest in written.items() if now.get(doc_id) == digest}
+                drafts = await asyncio.to_thread(self._draft, tenant, [d for d in before if d.id in unchanged_ids], {})
                 await self._store.save_documents(tenant, _list_stored(drafts))
-                await self._store.delete_documents(tenant, sorted(own - {d.id for d in before}))
+                await self._store.delete_documents(tenant, sorted(unchanged_ids - {d.id for d in before}))
                 await self._catch_up(tenant, [*written])
             except Exception as error:  # noqa: BLE001  (the first error is the one to report)
                 reason = f"{type(error).__name__}: {error}"
@@ -391,8 +391,8 @@ def _batches(documents: Sequence[Document], size: int) -> Iterator[list[Document
 
 
 def _pages_by_tenant(ids: Mapping[str, Iterable[str]]) -> Iterator[tuple[str, list[str]]]:
-    for tenant, each in ids.items():
-        for page in split_batches(sorted(each), DOCUMENTS_IN_A_BATCH):
+    for tenant, doc_ids in ids.items():
+        for page in split_batches(sorted(doc_ids), DOCUMENTS_IN_A_BATCH):
             yield tenant, page
 
 

@@ -104,10 +104,10 @@ class DocumentDraft:
         terms = document_terms(self.frequencies or {}, DOCUMENT_AVERAGE_LENGTH)
         points = []
         for own_id, (passage, digest) in self._parts.items():
-            own = {"part": passage.part, "start": passage.start, "end": passage.end}
+            passage_payload = {"part": passage.part, "start": passage.start, "end": passage.end}
             if not passage.part:
-                own["terms_version"] = TERMS_VERSION
+                passage_payload["terms_version"] = TERMS_VERSION
             vector = vectors.get(digest)
-            payload = {**shared, **own, "text_digest": "" if vector is None else digest}
+            payload = {**shared, **passage_payload, "text_digest": "" if vector is None else digest}
             points.append(Point(own_id, vector, Terms() if passage.part else terms, payload))
         return points

@@ -42,9 +42,9 @@ DEPTH, DEEP = 1_000, 12_000
 CROWDING = 100
 ROUNDS = 6
 # Documents that hybrid search wants from the semantic ranking, on every page.
-ENOUGH = 100
+FUSED_DOCUMENTS = 100
 # Every document that a page can reach: maximum offset + maximum hits.
-REACH = 10_200
+MAX_PLACES = 10_200
 FUSED_DIGITS = 9
 
 log = logging.getLogger(__name__)
@@ -111,18 +111,18 @@ class DocumentRanker:
         Raises Unavailable when index or store fail, or when the model fails in a semantic search.
         """
         ask = run.ask
-        wanted = in_payload(ask.where)
-        where = wanted.with_conditions(of_tenant(run.tenant))
+        payload_filter = in_payload(ask.where)
+        where = payload_filter.with_conditions(of_tenant(run.tenant))
         if not ask.text:
             return await self._list_all(run, where, end)
         if ask.min_relevance is not None:
-            start, end = 0, REACH
+            start, end = 0, MAX_PLACES
         prepared = await self._prepare(run)
         if ask.search_type is SearchType.SEMANTIC:
             return await self._by_meaning(run, prepared, where, end)
         if ask.search_type is SearchType.KEYWORD or prepared.vector is None:
             # The first points alone have terms.
-            first = wanted.with_conditions(of_tenant(run.tenant), first_parts())
+            first = payload_filter.with_conditions(of_tenant(run.tenant), first_parts())
             return await self._by_word(run, prepared, first, start, end)
         return await self._by_both(run, prepared, where)
 
@@ -168,11 +168,11 @@ class DocumentRanker:
         )
         minimum = run.ask.min_relevance
 
-        def is_wanted(score: float) -> bool:
-            found = self._compare_cosines({}, score)
-            return minimum is None or found is None or found.estimate_absent() >= minimum
+        def is_relevant(score: float) -> bool:
+            relevance_limit = self._compare_cosines({}, score)
+            return minimum is None or relevance_limit is None or relevance_limit.estimate_absent() >= minimum
 
-        crowd = _Crowd(end, DEEP, is_wanted)
+        crowd = _Crowd(end, DEEP, is_relevant)
         is_cut = await self._fill(crowd, run, prepared, where, legs) >= crowd.depth and minimum is not None
         relevances = self._compare_cosines(dict(crowd.places), crowd.places[-1].score if is_cut else 0.0)
         return DocumentRanking(crowd.places, max(total, len(crowd.places)), is_cut, crowd.parts, relevances=relevances)
@@ -189,25 +189,25 @@ class DocumentRanker:
             return await run.deadline.call(SearchPart.INDEX, work)
 
         with run.report.stage("rank"):
-            found, rare = await asyncio.gather(match(start, end, REACH), self._find_rare(run, prepared, where))
-            places, is_cut = _documents(found.places), found.total == REACH
+            matches, rare = await asyncio.gather(match(start, end, MAX_PLACES), self._find_rare(run, prepared, where))
+            places, is_cut = _documents(matches.places), matches.total == MAX_PLACES
             leg = LegScores(dict(places), places[-1].score if is_cut and places else 0.0)
             relevances = Relevances(self.retriever.similarity, prepared.terms.full_score, None, leg, rare)
             if start and not relevances.reach(USUAL_RELEVANCE):
                 # Whether anything is relevant must not depend on the page.
                 first = _documents((await match(0, 1, 1)).places)
                 relevances = replace(relevances, words=replace(leg, scores={**dict(first), **leg.scores}))
-        return DocumentRanking(places, found.total, is_cut, first=start, relevances=relevances)
+        return DocumentRanking(places, matches.total, is_cut, first=start, relevances=relevances)
 
     async def _by_both(self, run: DocumentRun, prepared: PreparedQuery, where: Filter) -> DocumentRanking:
         """Reads both rankings to a fixed depth: fused scores depend on it, so it must not depend on the page."""
         legs, rare = await asyncio.gather(
             self._query(run, prepared, where, DEPTH), self._find_rare(run, prepared, where)
         )
-        crowd = _Crowd(ENOUGH, DEPTH)
+        crowd = _Crowd(FUSED_DOCUMENTS, DEPTH)
         last = await self._fill(crowd, run, PreparedQuery(prepared.text, prepared.vector), where, legs)
         with run.report.stage("fuse"):
-            worded = _documents(_sure(_round_scores(legs.lexical), DEPTH))
+            worded = _documents(_drop_cut_ties(_round_scores(legs.lexical), DEPTH))
             fused = FUSIONS[run.ask.fused_by or ""]([crowd.places, worded])
             scores = sort_scores({i: round(score, FUSED_DIGITS) + 0.0 for i, score in fused.items()})
         legs_cut = last == DEPTH, len(legs.lexical) == DEPTH
@@ -224,8 +224,8 @@ class DocumentRanker:
         if not terms.ids:
             return NO_RARE_MATCHES
         work = self.index.lexical(DOCUMENTS, terms, where=where, limit=MAX_RARE + 1, fields=())
-        found = await run.deadline.call(SearchPart.INDEX, work)
-        return build_rare_matches(prepared.terms, [doc_of(point.id)[0] for point in found])
+        points = await run.deadline.call(SearchPart.INDEX, work)
+        return build_rare_matches(prepared.terms, [doc_of(point.id)[0] for point in points])
 
     async def _fill(self, crowd: _Crowd, run: DocumentRun, prepared: PreparedQuery, where: Filter, legs: Legs) -> int:
         """Queries the index until the crowd needs no more; returns how many passages the last query found."""
@@ -241,64 +241,64 @@ class _Crowd:
     that was set aside: its best passage is known.
     """
 
-    def __init__(self, enough: int, deepest: int, is_wanted: Callable[[float], bool] = lambda _: True) -> None:
+    def __init__(self, min_documents: int, deepest: int, is_relevant: Callable[[float], bool] = lambda _: True) -> None:
         """`is_wanted` says of a score whether passages with less are looked for."""
         self.places: list[Place] = []
         self.parts: dict[str, int] = {}
         self.depth = DEPTH
-        self._enough = enough
+        self._min_documents = min_documents
         self._deepest = deepest
-        self._is_wanted = is_wanted
+        self._is_relevant = is_relevant
         self._looks = 0
         self._aside: dict[str, Place] = {}
 
-    def take(self, found: list[Place]) -> list[Condition] | None:
+    def take(self, passages: list[Place]) -> list[Condition] | None:
         """Adds the result of one query; returns the conditions of the next query, or None when none is needed."""
         self._looks += 1
-        places, parts = _by_best_passage(found)
+        places, parts = _by_best_passage(passages)
         self.parts |= parts
         merged = sorted([*self._aside.values(), *places], key=lambda place: (-place.score, place.id))
-        is_cut = len(found) >= self.depth
-        self.places = [p for p in merged if p.score > found[-1].score] or merged if is_cut else merged
-        if not is_cut or len(self.places) >= self._enough or self._looks > ROUNDS:
+        is_cut = len(passages) >= self.depth
+        self.places = [p for p in merged if p.score > passages[-1].score] or merged if is_cut else merged
+        if not is_cut or len(self.places) >= self._min_documents or self._looks > ROUNDS:
             return None
-        if not self._is_wanted(found[-1].score):
+        if not self._is_relevant(passages[-1].score):
             return None
-        often = Counter(doc_of(place.id)[0] for place in found)
-        many = {i for i, times in often.items() if times >= max(2, self.depth // CROWDING)}
-        if not many and self.depth == self._deepest:
+        often = Counter(doc_of(place.id)[0] for place in passages)
+        crowded = {i for i, times in often.items() if times >= max(2, self.depth // CROWDING)}
+        if not crowded and self.depth == self._deepest:
             return None
-        if not many or self._enough > DEPTH:
+        if not crowded or self._min_documents > DEPTH:
             self.depth = self._deepest
-        self._aside |= {place.id: place for place in places if place.id in many}
+        self._aside |= {place.id: place for place in places if place.id in crowded}
         return [Condition("doc_id", Op.NIN, list(self._aside))] if self._aside else []
 
 
-def _round_scores(found: Sequence[Candidate]) -> list[Place]:
+def _round_scores(candidates: Sequence[Candidate]) -> list[Place]:
     """Rounds scores and sorts by them."""
-    scores = round_scores([c.score for c in found])
-    best_first = sorted(zip((-scores).tolist(), (c.id for c in found), strict=True))
-    return [Place(own_id, -score + 0.0) for score, own_id in best_first]
+    scores = round_scores([c.score for c in candidates])
+    best_first = sorted(zip((-scores).tolist(), (c.id for c in candidates), strict=True))
+    return [Place(passage_id, -score + 0.0) for score, passage_id in best_first]
 
 
-def _sure(found: list[Place], depth: int) -> list[Place]:
+def _drop_cut_ties(places: list[Place], depth: int) -> list[Place]:
     """Removes the places that tie with the last one of a truncated ranking, because other ties may have been cut off;
     keeps them if all tie."""
-    if len(found) < depth or found[0].score == found[-1].score:
-        return found
-    return [place for place in found if place.score > found[-1].score]
+    if len(places) < depth or places[0].score == places[-1].score:
+        return places
+    return [place for place in places if place.score > places[-1].score]
 
 
-def _documents(found: Sequence[Candidate | Place]) -> list[Place]:
+def _documents(points: Sequence[Candidate | Place]) -> list[Place]:
     """Maps points to documents, where each document has one point."""
-    return [Place(doc_of(point.id)[0], point.score) for point in found]
+    return [Place(doc_of(point.id)[0], point.score) for point in points]
 
 
-def _by_best_passage(found: Sequence[Place]) -> tuple[list[Place], dict[str, int]]:
+def _by_best_passage(passages: Sequence[Place]) -> tuple[list[Place], dict[str, int]]:
     """Returns each document once with the score of its best passage, and the number of that passage."""
     places, parts = [], {}
-    for own_id, score in found:
-        doc_id, part = doc_of(own_id)
+    for passage_id, score in passages:
+        doc_id, part = doc_of(passage_id)
         if doc_id not in parts:
             parts[doc_id] = part
             places.append(Place(doc_id, score))

@@ -50,7 +50,7 @@ RERANKED = 50
 MIN_SHARE = 1e-9
 BATCH = 20
 # How long the result of a health check is reused, so that callers cannot make it call the model again and again.
-WELL_SECONDS, UNWELL_SECONDS = 5.0, 1.0
+HEALTHY_CHECK_SECONDS, FAILED_CHECK_SECONDS = 5.0, 1.0
 
 log = logging.getLogger(__name__)
 
@@ -141,7 +141,7 @@ class DocumentSearch:
                     self._unwell = None
                 except ToolscriptError as error:
                     self._unwell = error
-                self._checked_until = self._clock() + (UNWELL_SECONDS if self._unwell else WELL_SECONDS)
+                self._checked_until = self._clock() + (FAILED_CHECK_SECONDS if self._unwell else HEALTHY_CHECK_SECONDS)
             if self._unwell is not None:
                 raise self._unwell.with_traceback(None)
 
@@ -168,8 +168,8 @@ class DocumentSearch:
         if ask.page_token is not None:
             run.offset = self._page_tokens.read(ask.page_token, run.tenant, ask.question)
         end = run.offset + ask.top_k
-        wanted = (0, max(end, RERANKED + 1)) if ask.rerank else (run.offset, end)
-        ranking = await self._ranker.rank(run, *wanted)
+        places = (0, max(end, RERANKED + 1)) if ask.rerank else (run.offset, end)
+        ranking = await self._ranker.rank(run, *places)
         if ask.rerank and ask.text:
             ranking = await self._rerank(run, ranking)
         if ask.min_relevance is not None:
@@ -182,8 +182,8 @@ class DocumentSearch:
         run.total = ranking.total
         relation: Literal["eq", "gte"] = "gte" if ranking.is_cut else "eq"
         usual = USUAL_RELEVANCE if ask.min_relevance is None else ask.min_relevance
-        nothing = ranking.relevances is not None and not ranking.relevances.reach(usual)
-        return DocumentPage(run.query_id, [], ranking.total, relation, token, run.report, nothing), documents
+        is_irrelevant = ranking.relevances is not None and not ranking.relevances.reach(usual)
+        return DocumentPage(run.query_id, [], ranking.total, relation, token, run.report, is_irrelevant), documents
 
     async def _hits(self, run: DocumentRun, documents: Sequence[Ranked]) -> list[DocumentHit]:
         with run.report.stage("read"):
@@ -226,7 +226,7 @@ class DocumentSearch:
         scores = await self._reranker.scores(question, passages)
         if len(scores) != len(read) or not all(map(math.isfinite, scores)):
             raise Unavailable("invalid answer of the reranker: expected one finite number per passage")
-        return {each.ranked.doc_id: round(score, SCORE_DIGITS) for each, score in zip(read, scores, strict=True)}
+        return {reading.ranked.doc_id: round(score, SCORE_DIGITS) for reading, score in zip(read, scores, strict=True)}
 
 
 def _share(score: float | None) -> float:

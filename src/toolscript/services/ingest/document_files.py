@@ -165,8 +165,8 @@ def _describe(file: Path, source: str) -> dict[str, Any]:
 
 def _describe_book(book: Book) -> dict[str, Any]:
     """The authors, and the date as a day, since filters compare days."""
-    found = {"authors": clean_names(book.authors), DATE: complete_date(book.date)}
-    return {name: value for name, value in found.items() if value}
+    details = {"authors": clean_names(book.authors), DATE: complete_date(book.date)}
+    return {name: value for name, value in details.items() if value}
 
 
 def _read_text(file: Path) -> str:
@@ -225,9 +225,9 @@ def _read_json(file: Path, name: str) -> list[tuple[Any, str]]:
         content = content["documents"]
     if isinstance(content, dict):
         return [({"id": name, **content}, "")] if "text" in content else []
-    if not isinstance(content, list) or not any(isinstance(each, dict) and "text" in each for each in content):
+    if not isinstance(content, list) or not any(isinstance(entry, dict) and "text" in entry for entry in content):
         return []
-    return [(each, f"document {number}") for number, each in enumerate(content, start=1)]
+    return [(entry, f"document {number}") for number, entry in enumerate(content, start=1)]
 
 
 def _parse_json(text: str) -> Any:

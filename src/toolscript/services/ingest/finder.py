@@ -60,17 +60,17 @@ class FileFinder:
         """The files, and for each the id of a document made from it: its path below the folder that was given. Hidden
         files and links that lead out of their folder are left out, and no folder is entered twice. A file that is named
         itself is always found. An empty name is not the current folder."""
-        found: dict[Path, str] = {}
+        names_by_file: dict[Path, str] = {}
         for name in names:
             path = normalize(Path(name))
             if problem := find_problem(name):
                 self.unreadable[name or EMPTY_NAME] = problem
             elif path.is_dir():
                 for file in self._walk(path, set()):
-                    found.setdefault(file, file.relative_to(path).as_posix())
+                    names_by_file.setdefault(file, file.relative_to(path).as_posix())
             else:
-                found.setdefault(path, path.name)
-        return found
+                names_by_file.setdefault(path, path.name)
+        return names_by_file
 
     @cached_property
     def _excluded(self) -> GitIgnoreSpec:
@@ -151,12 +151,12 @@ class FileFinder:
 
 def _find_ignoring(entry: Path, rules: Rules, *, is_folder: bool) -> str | None:
     """The ignore file that leaves the entry out; the last rule that matches counts."""
-    found = None
-    for each in rules:
-        verdict = each.spec.check_file(_describe_path(entry.relative_to(each.folder), is_folder=is_folder)).include
+    ignore_file = None
+    for rule in rules:
+        verdict = rule.spec.check_file(_describe_path(entry.relative_to(rule.folder), is_folder=is_folder)).include
         if verdict is not None:
-            found = each.name if verdict else None
-    return found
+            ignore_file = rule.name if verdict else None
+    return ignore_file
 
 
 def _describe_path(path: Path, *, is_folder: bool) -> str:
@@ -194,4 +194,4 @@ def replace_bytes(name: str) -> str:
 
 
 def _matches(path: Path, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(path.as_posix(), each) or fnmatchcase(path.name, each) for each in patterns)
+    return any(fnmatchcase(path.as_posix(), pattern) or fnmatchcase(path.name, pattern) for pattern in patterns)

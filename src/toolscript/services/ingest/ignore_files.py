@@ -50,5 +50,5 @@ def _take_first_places(regex: str) -> str:
         return regex
     if first.startswith(_ANY_DEPTH):
         first = f"^(?>(?:.+?/)??{first.removeprefix(_ANY_DEPTH)}(?=/))"
-    between = "".join(f"(?>(?:/.+?)??{each}(?=/))" for each in others[:-1])
+    between = "".join(f"(?>(?:/.+?)??{path_part}(?=/))" for path_part in others[:-1])
     return f"{first}{between}{_FOLDERS}{others[-1]}"

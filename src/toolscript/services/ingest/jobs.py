@@ -70,7 +70,7 @@ class IngestJobs:
         self._runner = runner
         self._unchanged = unchanged
         self._place = place
-        self._folders = [Path(os.path.realpath(Path(each).expanduser())) for each in folders]
+        self._folders = [Path(os.path.realpath(Path(folder).expanduser())) for folder in folders]
         self._clock = clock
 
     async def find(self, request: IngestRequest, paths: Sequence[str], *, is_owner: bool) -> FoundFiles:
@@ -86,9 +86,9 @@ class IngestJobs:
                 self._require_allowed(path)
         return await asyncio.to_thread(find_files, request, paths)
 
-    async def start(self, request: IngestRequest, found: FoundFiles, *, is_owner: bool) -> Job:
+    async def start(self, request: IngestRequest, finds: FoundFiles, *, is_owner: bool) -> Job:
         """Starts a job with these files. Raises Invalid for details that do not fit."""
-        check_request(request, found)
+        check_request(request, finds)
         await self._store.remove_old(self._clock() - KEPT_SECONDS)
         job = Job(
             f"{request.target}-{secrets.token_hex(12)}",
@@ -97,9 +97,9 @@ class IngestJobs:
             request.details,
             self._clock(),
             place=self._place if is_owner else "",
-            skipped=found.skipped,
+            skipped=finds.skipped,
         )
-        files = await self._unchanged.mark(job, [replace(file, job_id=job.id) for file in found.files])
+        files = await self._unchanged.mark(job, [replace(file, job_id=job.id) for file in finds.files])
         await self._store.create(job)
         await self._store.add_files(job.id, files)
         self._runner.wake()
@@ -174,14 +174,14 @@ def find_files(request: IngestRequest, paths: Sequence[str]) -> FoundFiles:
     """The files below these paths, as files of a job that does not exist yet. Unreadable files have failed already."""
     finder = FileFinder(BOOK_ENDINGS if request.as_one else FILE_ENDINGS, request.include, request.exclude)
     finder.obeys_ignore_files, finder.max_bytes = request.obeys_ignore_files, request.max_bytes
-    found: list[JobFile] = []
+    job_files: list[JobFile] = []
     names: dict[str, str] = {}
     for path in paths:
         files = finder.find_files([path])
         root = str(normalize(Path(path)))
         if request.as_one and files and Path(path).is_dir():
             pages = tuple(map(str, order_pages(list(files))))
-            found.append(JobFile("", 0, root, root, pages, sum(map(_measure, pages))))
+            job_files.append(JobFile("", 0, root, root, pages, sum(map(_measure, pages))))
             continue
         if not files and (path or EMPTY_NAME) not in finder.unreadable:
             expected = " ".join(BOOK_ENDINGS) if request.as_one else ", ".join(FileKind)
@@ -191,23 +191,23 @@ def find_files(request: IngestRequest, paths: Sequence[str]) -> FoundFiles:
                 continue  # below two of the paths
             if other := names.get(name):
                 problem = f"its id {name!r} is already used by {other}: give a folder above both"
-                found.append(_build_failed(str(file), problem))
+                job_files.append(_build_failed(str(file), problem))
                 continue
             names[name] = str(file)
-            found.append(JobFile("", 0, name, str(file), size=_measure(str(file))))
-    found += [_build_failed(name, problem) for name, problem in finder.unreadable.items()]
-    numbered = (replace(file, number=number) for number, file in enumerate(found))
+            job_files.append(JobFile("", 0, name, str(file), size=_measure(str(file))))
+    job_files += [_build_failed(name, problem) for name, problem in finder.unreadable.items()]
+    numbered = (replace(file, number=number) for number, file in enumerate(job_files))
     return FoundFiles(tuple(numbered), dict(finder.skipped))
 
 
-def check_request(request: IngestRequest, found: FoundFiles) -> None:
+def check_request(request: IngestRequest, finds: FoundFiles) -> None:
     """Raises Invalid for details that do not fit the files."""
     if SOURCE_FIELD in (request.details.get("metadata") or {}):
         raise Invalid(
             f"invalid metadata {SOURCE_FIELD}: it is the file that a document was read from; use another name",
             details={"field": "metadata"},
         )
-    readable = sum(file.state is FileState.WAITING for file in found.files)
+    readable = sum(file.state is FileState.WAITING for file in finds.files)
     if (request.details.get("title") or request.details.get("authors")) and readable > 1:
         raise Invalid(
             f"title and authors are for one source, not for {readable}: ingest one at a time, or make one source of a "

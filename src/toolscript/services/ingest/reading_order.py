@@ -31,8 +31,8 @@ def order_pages(files: Sequence[Path]) -> list[Path]:
     page: Path | None = first
     while page:
         ordered[page] = None
-        page = next((each for each in _find_links(page, "next") if each in existing and each not in ordered), None)
-    ordered |= dict.fromkeys(each for each in _find_links(first) if each in existing)
+        page = next((link for link in _find_links(page, "next") if link in existing and link not in ordered), None)
+    ordered |= dict.fromkeys(link for link in _find_links(first) if link in existing)
     return list(ordered | dict.fromkeys(rest))
 
 

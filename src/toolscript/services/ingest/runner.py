@@ -185,12 +185,12 @@ class JobRunner:
                 continue
             try:
                 until = self._clock() + current_limits().job_lease
-                own = await self._store.renew(self._worker, dict(self._steps), until=until)
+                kept = await self._store.renew(self._worker, dict(self._steps), until=until)
             except ToolscriptError as error:
                 log.warning("leases_not_renewed", extra={"reason": error.message})
                 continue
             except Exception:
                 log.exception("leases_not_renewed")
                 continue
-            for key in renewed.keys() - own:
+            for key in renewed.keys() - kept:
                 renewed[key].cancel()  # not a newer attempt at the same file

@@ -84,7 +84,7 @@ class UnchangedFiles:
             for file, look in zip(known, looks, strict=True)
             if look and look.is_settled and look.state == stamps[file.path].state
         }
-        made = {each: digest for stamp in same.values() for each, digest in stamp.made.items()}
+        made = {made_id: digest for stamp in same.values() for made_id, digest in stamp.made.items()}
         kept = await self._find_kept(job, made)
         done = {number: stamp for number, stamp in same.items() if stamp.made.keys() <= kept}
         return [_finish(file, done[file.number]) if file.number in done else file for file in files]
@@ -108,11 +108,11 @@ def _list_details(job: Job, file: JobFile) -> list[object]:
 
 def _look_at(file: JobFile, recipe: Sequence[object], now: float) -> FileLook | None:
     try:
-        found = [(path, Path(path).stat()) for path in file.pages or (file.path,)]
+        stats = [(path, Path(path).stat()) for path in file.pages or (file.path,)]
     except OSError:
         return None
-    sizes = [(path, each.st_size, each.st_mtime_ns, each.st_ctime_ns, each.st_ino) for path, each in found]
+    sizes = [(path, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino) for path, stat in stats]
     # A time of modification in the future was set by a program: the next change gives it another.
-    newest = max(max(each.st_ctime, each.st_mtime if each.st_mtime <= now else 0.0) for _, each in found)
+    newest = max(max(stat.st_ctime, stat.st_mtime if stat.st_mtime <= now else 0.0) for _, stat in stats)
     state = hashlib.sha256(json.dumps([recipe, sizes], sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
     return FileLook(state, newest + SETTLE_SECONDS <= now, now)

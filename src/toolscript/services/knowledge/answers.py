@@ -152,7 +152,7 @@ def _check_answer(answer: Mapping[str, Any], question: str, passages: Sequence[s
     if not isinstance(sentences, list):
         return UNSUPPORTED
     claimed = sentences[:MAX_SENTENCES] if answer.get("supported") is True else []
-    checked = [each for claim in claimed if (each := _check_sentence(claim, question, passages)) is not None]
+    checked = [sentence for claim in claimed if (sentence := _check_sentence(claim, question, passages)) is not None]
     left_out = len(sentences) - len(checked)
     if not checked:
         return replace(UNSUPPORTED, left_out=left_out)
@@ -167,8 +167,8 @@ def _check_sentence(claim: Any, question: str, passages: Sequence[str]) -> Cited
     text = one_line(claim.get("text"), MAX_SENTENCE_CHARACTERS)
     words = set(stems(text))
     numbers = {n for n in claim["passages"] if type(n) is int and 1 <= n <= len(passages)}
-    found = {n: words & set(stems(passages[n - 1])) for n in sorted(numbers)}
-    cited = {n: shared for n, shared in found.items() if shared}
+    shared_words = {n: words & set(stems(passages[n - 1])) for n in sorted(numbers)}
+    cited = {n: shared for n, shared in shared_words.items() if shared}
     shared = set().union(*cited.values())
     cited_text = "\n".join(passages[n - 1] for n in cited)
     if not words or len(shared) < MIN_SHARED_WORDS * len(words) or not shared - set(stems(question)):

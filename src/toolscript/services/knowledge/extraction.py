@@ -109,7 +109,7 @@ def is_worth_asking(chunk: Chunk) -> bool:
 
 def is_read(extraction: Extraction) -> bool:
     """Whether a language model extracted it: imported extractions have other ids."""
-    return extraction.id == _own_id(extraction.chunk_id, extraction.type, extraction.content)
+    return extraction.id == _derive_id(extraction.chunk_id, extraction.type, extraction.content)
 
 
 class Extractor:
@@ -142,7 +142,7 @@ class Extractor:
         await run.ask({chunk.id: chunk for chunk in batch} for batch in split_batches(worth_it, self._batch))
         ids = [chunk.id for chunk in worth_it]
         return ExtractionResult(
-            [each for i in ids for each in run.found.get(i, ())],
+            [extraction for i in ids for extraction in run.found.get(i, ())],
             {i: run.unclear[i] for i in ids if i in run.unclear},
             {i: run.lost for i in ids if i not in run.found and i not in run.unclear},
         )
@@ -183,9 +183,7 @@ def _validate_notes(notes: Any, chunk: Chunk) -> list[Extraction] | None:
     """The valid notes of a chunk; None when there are notes and none is valid."""
     if not isinstance(notes, list):
         return None
-    read = {
-        each.id: each for note in notes[:MAX_EXTRACTIONS_PER_CHUNK] if (each := _extraction(note, chunk)) is not None
-    }
+    read = {new.id: new for note in notes[:MAX_EXTRACTIONS_PER_CHUNK] if (new := _extraction(note, chunk)) is not None}
     return None if notes and not read else list(read.values())
 
 
@@ -200,16 +198,16 @@ def _extraction(note: Any, chunk: Chunk) -> Extraction | None:
     reason = one_line(note.get("reason"), MAX_TEXT_CHARACTERS)
     content = {"title": title, "summary": summary} | ({"reason": reason} if reason else {})
     kind = str(note["type"])
-    own = _own_id(chunk.id, kind, content)
+    extraction_id = _derive_id(chunk.id, kind, content)
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    return Extraction(own, chunk.source_id, chunk.id, kind, content, topics, now)
+    return Extraction(extraction_id, chunk.source_id, chunk.id, kind, content, topics, now)
 
 
-def _own_id(chunk_id: str, kind: str, content: Mapping[str, Any]) -> str:
+def _derive_id(chunk_id: str, kind: str, content: Mapping[str, Any]) -> str:
     return derive_id("read", chunk_id, kind, json.dumps(content, sort_keys=True))
 
 
 def _topics(value: Any) -> tuple[str, ...]:
     """The topics that are short enough, each once."""
-    lines = [one_line(each, MAX_TOPIC_CHARACTERS + 1).lower() for each in value] if isinstance(value, list) else []
+    lines = [one_line(topic, MAX_TOPIC_CHARACTERS + 1).lower() for topic in value] if isinstance(value, list) else []
     return tuple(dict.fromkeys(line for line in lines if 0 < len(line) <= MAX_TOPIC_CHARACTERS))[:MAX_TOPICS]

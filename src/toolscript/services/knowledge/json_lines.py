@@ -83,7 +83,7 @@ def parse_source(record: Record) -> tuple[Source, Counts]:
     if record.get("status") == SourceStatus.INDEXING:
         raise Invalid("the source was not complete when it was exported: ingest it again, then export it")
     source = Source(
-        _own_id(record) or derive_id("source", path or title),
+        _read_id(record) or derive_id("source", path or title),
         _text(record, "type", MAX_TYPE_CHARACTERS, default="book"),
         title,
         _texts(record, "authors"),
@@ -107,8 +107,8 @@ def parse_chunk(record: Record, source_id: str, measure: Callable[[str], int]) -
         _number(place, "page"),
         _number(place, "line"),
     )
-    own = _own_id(record) or derive_id(source_id, content, position.chapter, position.section, position.page, 0)
-    return Chunk(own, source_id, content, position, measure(content))
+    chunk_id = _read_id(record) or derive_id(source_id, content, position.chapter, position.section, position.page, 0)
+    return Chunk(chunk_id, source_id, content, position, measure(content))
 
 
 def parse_extraction(record: Record, source_id: str) -> Extraction:
@@ -122,10 +122,9 @@ def parse_extraction(record: Record, source_id: str) -> Extraction:
     if any(map(_CONTROL.search, topics)):
         raise Invalid("topics contains a control character: give words")
     chunk_id = _text(record, "chunk_id", MAX_TYPE_CHARACTERS, default="")
-    own = _own_id(record) or derive_id(chunk_id or source_id, kind, json.dumps(content, sort_keys=True))
-    return Extraction(
-        own, source_id, chunk_id, kind, content, topics, _text(record, "extracted_at", MAX_TYPE_CHARACTERS, default="")
-    )
+    extraction_id = _read_id(record) or derive_id(chunk_id or source_id, kind, json.dumps(content, sort_keys=True))
+    extracted_at = _text(record, "extracted_at", MAX_TYPE_CHARACTERS, default="")
+    return Extraction(extraction_id, source_id, chunk_id, kind, content, topics, extracted_at)
 
 
 def _check(record: Record) -> None:
@@ -148,17 +147,17 @@ def _check_values(value: Any, depth: int) -> None:
         case float() if not math.isfinite(value):
             raise Invalid(f"contains {value}, which is not a finite number")
         case Mapping():
-            for name, each in value.items():
+            for name, member in value.items():
                 if str(name).startswith("$"):
                     raise Invalid(f"contains the name {name[:MAX_TYPE_CHARACTERS]!r}: names must not begin with $")
                 _check_values(name, depth + 1)
-                _check_values(each, depth + 1)
+                _check_values(member, depth + 1)
         case list():
-            for each in value:
-                _check_values(each, depth + 1)
+            for member in value:
+                _check_values(member, depth + 1)
 
 
-def _own_id(record: Record) -> str | None:
+def _read_id(record: Record) -> str | None:
     """The record's id, or None. Raises Invalid."""
     value = record.get("id", record.get("_id"))
     if value is None:
@@ -196,7 +195,7 @@ def _texts(record: Record, name: str) -> tuple[str, ...]:
         return ()
     if not isinstance(value, Sequence) or isinstance(value, str) or len(value) > MAX_LIST_LENGTH:
         raise Invalid(f"{name} is not a list of at most {MAX_LIST_LENGTH:,} texts")
-    if not all(isinstance(each, str) and each.strip() and len(each) <= MAX_NAME_CHARACTERS for each in value):
+    if not all(isinstance(text, str) and text.strip() and len(text) <= MAX_NAME_CHARACTERS for text in value):
         raise Invalid(f"{name} contains something other than texts of 1 to {MAX_NAME_CHARACTERS} characters")
     return tuple(value)
 

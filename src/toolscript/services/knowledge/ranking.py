@@ -120,9 +120,9 @@ class KnowledgeRanker:
             if not await self._is_open(name, prepared):
                 return []
             depth = max(depth, POOL)
-            found = await self._retriever.rank(prepared, name, report, where=where, depth=depth, fields=FIELDS)
+            legs = await self._retriever.rank(prepared, name, report, where=where, depth=depth, fields=FIELDS)
             (cosines, words), rare = await asyncio.gather(
-                self._complete(name, prepared, found), self._find_rare(name, prepared, where)
+                self._complete(name, prepared, legs), self._find_rare(name, prepared, where)
             )
         except NotFound:  # it existed a moment ago
             self._valid_until.pop(name, None)
@@ -139,33 +139,33 @@ class KnowledgeRanker:
             rare,
         )
         return [
-            _place(name, each, by_words.get(each.id, 0.0), relevances.estimate(each.id) if relevances else None)
-            for each in cosines
+            _place(name, point, by_words.get(point.id, 0.0), relevances.estimate(point.id) if relevances else None)
+            for point in cosines
         ]
 
     async def _complete(
-        self, name: str, prepared: PreparedQuery, found: Legs
+        self, name: str, prepared: PreparedQuery, legs: Legs
     ) -> tuple[list[Candidate], list[Candidate]]:
         """All candidates with their cosines, and all that share words with the query: a passage that one ranking lacks
         has its score there too, or deep places of it would decide the order."""
-        if not found.lexical or prepared.vector is None:
-            return found.dense, found.lexical
-        near, worded = ({candidate.id: candidate for candidate in leg} for leg in (found.dense, found.lexical))
+        if not legs.lexical or prepared.vector is None:
+            return legs.dense, legs.lexical
+        near, worded = ({candidate.id: candidate for candidate in leg} for leg in (legs.dense, legs.lexical))
         unworded = Filter(within=Subset(frozenset(near.keys() - worded.keys())))
         vectors, words = await asyncio.gather(
             self._index.vectors(name, [i for i in worded if i not in near]),
             self._index.lexical(name, prepared.terms.terms, where=unworded, limit=len(near), fields=()),
         )
         cosines = [Candidate(i, float(np.dot(v, prepared.vector)), worded[i].payload) for i, v in vectors.items()]
-        return [*found.dense, *cosines], [*found.lexical, *words]
+        return [*legs.dense, *cosines], [*legs.lexical, *words]
 
     async def _find_rare(self, name: str, prepared: PreparedQuery, where: Filter) -> RareMatches:
         """The passages that have a rare word which the query is mostly about."""
         terms = select_main_terms(prepared.terms)
         if not terms.ids:
             return NO_RARE_MATCHES
-        found = await self._index.lexical(name, terms, where=where, limit=MAX_RARE + 1, fields=())
-        return build_rare_matches(prepared.terms, [point.id for point in found])
+        points = await self._index.lexical(name, terms, where=where, limit=MAX_RARE + 1, fields=())
+        return build_rare_matches(prepared.terms, [point.id for point in points])
 
     async def _is_open(self, name: str, prepared: PreparedQuery) -> bool:
         """Opens the collection if it exists. Raises Invalid when another model made it."""

@@ -46,7 +46,7 @@ from toolscript.services.support.search_events import Event, record_event, recor
 DEFAULT_HITS, MAX_HITS = 10, 100
 MAX_WORDS, MAX_WORD_CHARACTERS = 50, 200
 # How many more hits than requested are ranked, because the store may lack some; and how many in a second try.
-SPARE, MANY = 8, 300
+SPARE, SPARE_AGAIN = 8, 300
 # How many times as many hits as requested are ranked where hits of one section merge.
 MERGED_HITS = 3
 # Unicode categories that no store need hold: control characters and halves of surrogate pairs.
@@ -115,25 +115,25 @@ class KnowledgeSearch:
         Raises InvalidArguments for values out of range, and Unavailable, naming the `adapter`, when the model, the
         store or both collections do not answer.
         """
-        found = KnowledgeResults([], [], SearchReport(span=self._span))
-        described, context = partial(_describe, query, found), current_request()
-        recorded = record_search(self._record, "knowledge.search", found.report, described, context)
+        results = KnowledgeResults([], [], SearchReport(span=self._span))
+        described, context = partial(_describe, query, results), current_request()
+        recorded = record_search(self._record, "knowledge.search", results.report, described, context)
         with recorded, self._span("search.execute"):
             check(query)
             try:
-                attempt = await self._attempt(query, found.report)
+                attempt = await self._attempt(query, results.report)
             except Unavailable as error:
                 log.warning("knowledge_not_searched", extra={"reason": error.message, **error.details})
                 raise
-            found.hits.extend(await self._widen(attempt.hits, query, found.report))
-            found.sources_cited.extend(sorted({hit.title for hit in found.hits}))
-            found.has_words = attempt.ranking.has_words({i for hit in found.hits for i in (hit.id, *hit.merged)})
+            results.hits.extend(await self._widen(attempt.hits, query, results.report))
+            results.sources_cited.extend(sorted({hit.title for hit in results.hits}))
+            results.has_words = attempt.ranking.has_words({i for hit in results.hits for i in (hit.id, *hit.merged)})
             usual = LEARNED.threshold if query.min_relevance is None else query.min_relevance
-            found.nothing_relevant = all(hit.relevance is not None and hit.relevance < usual for hit in attempt.hits)
+            results.nothing_relevant = all(hit.relevance is not None and hit.relevance < usual for hit in attempt.hits)
         if query.answer:
-            with found.report.stage("answer"):
-                found.answer = await self._answers.answer(query.query, [hit.content for hit in found.hits])
-        return found
+            with results.report.stage("answer"):
+                results.answer = await self._answers.answer(query.query, [hit.content for hit in results.hits])
+        return results
 
     async def _widen(
         self, hits: Sequence[KnowledgeHit], query: KnowledgeQuery, report: SearchReport
@@ -152,7 +152,7 @@ class KnowledgeSearch:
                     missing = [source_id for source_id in source_ids if source_id not in chunks]
                     reading = asyncio.gather(*map(self._reader.get_contents, missing))
                     contents = await deadline.call(SearchPart.STORE, reading)
-                    chunks |= {source_id: own for source_id, (own, _) in zip(missing, contents, strict=True)}
+                    chunks |= {source_id: parts for source_id, (parts, _) in zip(missing, contents, strict=True)}
                     wide = await asyncio.to_thread(widen_hits, hits[:end], chunks, query.limit)
                     if len(wide) == query.limit:
                         break
@@ -185,27 +185,27 @@ class KnowledgeSearch:
         if selected and not selected.ids:
             return _Attempt([], KnowledgeRanking([], []), may_have_more=False)
         merged = 1 if query.context is PassageContext.PASSAGE else MERGED_HITS
-        wanted = query.limit * merged
+        count = query.limit * merged
         legs = _legs(query, selected.to_conditions() if selected else ())
 
         async def attempt_search(depth: int) -> _Attempt:
-            found = await self._ranker.rank(prepared, legs, depth, report, ranking)
+            ranked = await self._ranker.rank(prepared, legs, depth, report, ranking)
             with report.stage("read"):
-                read = await reading.call(SearchPart.STORE, self._read(found.places))
+                read = await reading.call(SearchPart.STORE, self._read(ranked.places))
                 hits = fold_copies([hit for hit in read if selected is None or hit.source_id in selected.ids])
             if query.min_relevance is not None:
                 if any(hit.relevance is None for hit in hits):
                     raise unknown_relevance()
                 hits = [hit for hit in hits if (hit.relevance or 0.0) >= query.min_relevance]
-                return _Attempt(hits[:wanted], found, may_have_more=False)
-            has_more = len(hits) < wanted and len(found.places) >= depth
-            return _Attempt(hits[:wanted], found, has_more)
+                return _Attempt(hits[:count], ranked, may_have_more=False)
+            has_more = len(hits) < count and len(ranked.places) >= depth
+            return _Attempt(hits[:count], ranked, has_more)
 
         # Relevance does not follow the order: hits are sought among as many, whatever the limit.
-        attempt = await attempt_search((wanted if query.min_relevance is None else MAX_HITS * merged) + SPARE)
+        attempt = await attempt_search((count if query.min_relevance is None else MAX_HITS * merged) + SPARE)
         if attempt.may_have_more:
             with suppress(Unavailable):
-                second = await attempt_search(wanted + MANY)
+                second = await attempt_search(count + SPARE_AGAIN)
                 failed = set(second.ranking.missing) - set(attempt.ranking.missing)
                 if not failed and len(second.hits) >= len(attempt.hits):
                     attempt = second
@@ -319,12 +319,12 @@ def _hit(place: RankedPoint, records: KnowledgeRecords) -> KnowledgeHit | None:
     )
 
 
-def _describe(query: KnowledgeQuery, found: KnowledgeResults) -> dict[str, Any]:
+def _describe(query: KnowledgeQuery, results: KnowledgeResults) -> dict[str, Any]:
     return {
         "query": query.query,
         "limit": query.limit,
         "types": list(query.types),
         "topics": list(query.topics),
-        "hits": len(found.hits),
-        "ids": [hit.id for hit in found.hits],
+        "hits": len(results.hits),
+        "ids": [hit.id for hit in results.hits],
     }

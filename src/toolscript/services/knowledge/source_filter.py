@@ -39,8 +39,8 @@ def check_source_filter(where: Filter) -> None:
     for condition in (*where.must, *where.should, *where.must_not):
         if condition.field != KIND or condition.op not in {Op.EQ, Op.NE, *LIST_OPS}:
             continue
-        wanted = condition.value if condition.op in LIST_OPS else [condition.value]
-        unknown = [value for value in wanted if not isinstance(value, str) or value.casefold() not in _KINDS]
+        values = condition.value if condition.op in LIST_OPS else [condition.value]
+        unknown = [value for value in values if not isinstance(value, str) or value.casefold() not in _KINDS]
         if unknown:
             raise InvalidArguments(
                 f"filters: unknown kind of file {unknown[0]!r}: use one of {', '.join(FileKind)}",
@@ -104,5 +104,5 @@ def _fold(value: Any) -> Any:
     if isinstance(value, str):
         return value if value[:1].isdigit() and parse_moment(value) else value.casefold()
     if isinstance(value, Sequence):
-        return [_fold(each) for each in value]
+        return [_fold(name) for name in value]
     return value

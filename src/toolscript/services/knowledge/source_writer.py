@@ -101,7 +101,7 @@ class SourceWriter:
     ) -> int:
         """Adds extractions to a saved source that has these chunks, and will have these extractions; returns how many
         had to be embedded. Costs what is added, however large the source is. `notes` become its metadata."""
-        touched = {each.chunk_id for each in fresh}
+        touched = {extraction.chunk_id for extraction in fresh}
         drafts = await self._draft(
             source, [c for c in chunks if c.id in touched], [e for e in extractions if e.chunk_id in touched]
         )
@@ -133,9 +133,9 @@ class SourceWriter:
     async def open_existing(self, *, creating: bool = False) -> bool:
         """Opens the collections if they are of this model; returns whether they are. Unless `creating`, they must
         exist: a gateway may have permission only to read."""
-        found = [await self._index.describe(name) for name in self._reconcilers]
+        states = [await self._index.describe(name) for name in self._reconcilers]
         model = self.model
-        if model is None or not all(each.model == model if each else creating for each in found):
+        if model is None or not all(state.model == model if state else creating for state in states):
             return False
         await self.open()
         return True
@@ -146,8 +146,8 @@ class SourceWriter:
         `completing`: then a source that lacks points gets them, too."""
         if await self.is_indexed(source_id, chunks, extractions):
             return False
-        own = of_source(source_id).with_conditions(Condition("digest", Op.EXISTS, value=True))
-        counts = (await self._index.count(CHUNKS, own), await self._index.count(EXTRACTIONS, own))
+        with_digest = of_source(source_id).with_conditions(Condition("digest", Op.EXISTS, value=True))
+        counts = (await self._index.count(CHUNKS, with_digest), await self._index.count(EXTRACTIONS, with_digest))
         if counts != (chunks, extractions):
             where = of_source(source_id)
             others = (await self._index.count(CHUNKS, where), await self._index.count(EXTRACTIONS, where)) != counts
@@ -169,7 +169,7 @@ class SourceWriter:
 
     async def delete(self, source_id: str) -> bool:
         """Deletes a source from index and store; returns whether it existed. After an error it is as before."""
-        collections = [each for name in self._reconcilers if (each := await self._index.describe(name))]
+        collections = [stored for name in self._reconcilers if (stored := await self._index.describe(name))]
         for collection in collections:
             await self._index.open(collection)
             await self._index.require_space(collection.name, 0)

@@ -101,7 +101,7 @@ class _SourceLines:
             return f"{stays}: {self.refused} of its lines cannot be used"
         counts = [*zip(("chunks", "extractions"), self.declared_counts, (chunks, extractions), strict=True)]
         missing = [
-            f"{found} of its {declared} {kind}" for kind, declared, found in counts if declared not in (None, found)
+            f"{count} of its {declared} {kind}" for kind, declared, count in counts if declared not in (None, count)
         ]
         return f"{stays}: the file has {' and '.join(missing)}; export it again" if missing else None
 
@@ -116,11 +116,11 @@ class _SourceState:
 
     def find_additions(self, existing: _SourceState) -> list[Extraction] | None:
         """The extractions that the existing state lacks; None when anything else differs."""
-        before = {each.id for each in existing.extractions}
-        same = [each for each in self.extractions if each.id in before]
+        before = {extraction.id for extraction in existing.extractions}
+        same = [extraction for extraction in self.extractions if extraction.id in before]
         if (self.source, self.chunks, same) != (existing.source, existing.chunks, existing.extractions):
             return None
-        return [each for each in self.extractions if each.id not in before]
+        return [extraction for extraction in self.extractions if extraction.id not in before]
 
 
 async def export_lines(reader: KnowledgeReader, sources: Sequence[Source]) -> AsyncIterator[dict[str, Any]]:
@@ -189,7 +189,7 @@ class ImportKnowledge:
         for source_id in broken & by_source.keys():
             by_source[source_id].refused += 1
         names: dict[str, set[str]] = {}  # a source whose title changes has both
-        for source in (*known, *(each.source for each in by_source.values() if each.source)):
+        for source in (*known, *(lines.source for lines in by_source.values() if lines.source)):
             for name in (source.id, source.title):
                 names.setdefault(name, set()).add(source.id)
         for number, kind, record in others:
@@ -232,7 +232,7 @@ class ImportKnowledge:
         all_extractions = _merge([] if is_whole else existing_extractions, extractions)
         if source_lines.source:
             source = _complete_source(source, before, is_same=all_chunks == existing_chunks)
-        now = _SourceState(source, all_chunks, sorted(all_extractions, key=lambda each: each.id))
+        now = _SourceState(source, all_chunks, sorted(all_extractions, key=lambda addition: addition.id))
         existing = _SourceState(before, existing_chunks, existing_extractions) if before else None
         if source_lines.source:
             report.sources += 1
@@ -319,10 +319,10 @@ def _find_source(record: Record, names: Mapping[str, Collection[str]], broken: C
         raise Invalid("has no source: give source_id, the id or the title of a source")
     if reference in broken:
         raise Invalid("the line of its source is invalid")
-    found = names.get(reference, ())
-    if len(found) != 1:
+    source_ids = names.get(reference, ())
+    if len(source_ids) != 1:
         raise Invalid(f"no such source, or several of that title: {reference[:MAX_REFERENCE_CHARACTERS]!r}")
-    return next(iter(found))
+    return next(iter(source_ids))
 
 
 def _select_valid(
@@ -332,28 +332,28 @@ def _select_valid(
     report: ImportReport,
 ) -> list[T]:
     """The valid records, each once; the others are refused."""
-    found: dict[str, T] = {}
-    for number, each in numbered:
-        problem = problem_of(each)
-        if problem is None and found.setdefault(each.id, each) != each:
-            problem = f"the id {each.id} is on another line already, with different content"
+    records: dict[str, T] = {}
+    for number, record in numbered:
+        problem = problem_of(record)
+        if problem is None and records.setdefault(record.id, record) != record:
+            problem = f"the id {record.id} is on another line already, with different content"
         if problem:
             source_lines.refused += 1
             report.refused.append((number, problem))
-    return list(found.values())
+    return list(records.values())
 
 
 def _merge(existing: Sequence[T], given: Sequence[T]) -> list[T]:
     """The existing records in their order, replaced by given records of the same id, then the other given records."""
-    return list(({each.id: each for each in existing} | {each.id: each for each in given}).values())
+    return list(({record.id: record for record in existing} | {record.id: record for record in given}).values())
 
 
 def _complete_source(source: Source, existing: Source | None, *, is_same: bool) -> Source:
     """The source with its first import time if it has none, and with the existing digest if its chunks are the same."""
-    notes = {name: each for name, each in source.metadata.items() if name != DIGEST}
+    notes = {name: note for name, note in source.metadata.items() if name != DIGEST}
     if existing is None:
         return replace(source, ingested_at=source.ingested_at or _now(), metadata=notes)
-    record = [(each.type, each.title, each.authors, each.path) for each in (source, existing)]
+    record = [(entry.type, entry.title, entry.authors, entry.path) for entry in (source, existing)]
     if is_same and record[0] == record[1] and DIGEST in existing.metadata:
         notes[DIGEST] = existing.metadata[DIGEST]
     return replace(source, ingested_at=source.ingested_at or existing.ingested_at, metadata=notes)
@@ -361,8 +361,8 @@ def _complete_source(source: Source, existing: Source | None, *, is_same: bool) 
 
 def _complete_extractions(given: Sequence[Extraction], existing: Sequence[Extraction]) -> list[Extraction]:
     """The extractions, with the time of their first import where they have none."""
-    known = {each.id: each.extracted_at for each in existing}
-    return [replace(each, extracted_at=each.extracted_at or known.get(each.id) or _now()) for each in given]
+    known = {extraction.id: extraction.extracted_at for extraction in existing}
+    return [replace(new, extracted_at=new.extracted_at or known.get(new.id) or _now()) for new in given]
 
 
 def _now() -> str:

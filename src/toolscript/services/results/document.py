@@ -109,9 +109,9 @@ def _unwrap_resource(result: Mapping[str, Any]) -> Mapping[str, Any]:
     """The answer of a text resource as blocks, to be read line by line: as JSON it would be one line."""
     match result:
         case {"structuredContent": {"contents": [*contents]}} if "content" not in result and all(
-            isinstance(each, dict) and isinstance(each.get("text"), str) for each in contents
+            isinstance(content, dict) and isinstance(content.get("text"), str) for content in contents
         ):
-            return {"content": [{"type": "resource", "resource": each} for each in contents]}
+            return {"content": [{"type": "resource", "resource": content} for content in contents]}
     return result
 
 

@@ -148,8 +148,8 @@ class LargeResults:
         Raises what `read_page` raises."""
         document = await self._load(handle, user, path)
         chunks, by_words = await self._work(rank_by_words, document, query)
-        found = await self._search.fuse(query, chunks, by_words)
-        return await self._work(self._build_hits, document, path, found[:MAX_HITS], max_tokens)
+        ranked = await self._search.fuse(query, chunks, by_words)
+        return await self._work(self._build_hits, document, path, ranked[:MAX_HITS], max_tokens)
 
     async def _work(self, work: Callable[..., T], *arguments: Any) -> T:
         """Runs what keeps a core busy in a thread, a few at a time. Nobody waits for the store here."""

@@ -49,7 +49,7 @@ class ChunkFusion:
     async def fuse(self, query: str, chunks: Sequence[TextChunk], by_words: Sequence[RankedChunk]) -> list[TextChunk]:
         """The chunks that fit the query, best first. Where no chunk has a word of the query, the chunks that are near
         in meaning, if the result is short."""
-        candidates = [int(each.id) for each in by_words[:MAX_EMBEDDED]]
+        candidates = [int(candidate.id) for candidate in by_words[:MAX_EMBEDDED]]
         if len(chunks) <= MAX_EMBEDDED:
             candidates = list(range(len(chunks)))
         by_meaning = await self._rank_by_meaning(query, chunks, candidates)
@@ -69,7 +69,7 @@ class ChunkFusion:
         except (ToolscriptError, TimeoutError) as error:
             log.info("result_searched_by_words_alone", extra={"reason": str(error)})
             return []
-        scores = {_name(at): float(vector @ each) for at, each in zip(candidates, vectors, strict=True)}
+        scores = {_name(at): float(vector @ row) for at, row in zip(candidates, vectors, strict=True)}
         return [RankedChunk(i, score) for i, score in sort_scores(scores)]
 
 
@@ -77,14 +77,14 @@ def rank_by_words(document: ResultDocument, query: str) -> tuple[list[TextChunk]
     """The chunks of a document, and the chunks with a word of the query, best first."""
     whole = chunk_text(document.text, CHUNK_BYTES) if document.root is None else chunk_json(document.root, CHUNK_BYTES)
     chunks = list(whole)
-    wanted = Counter(stems(query))
-    counted = {at: _count_words(chunks[at], wanted) for at in _find_candidates(chunks, list(wanted))}
+    query_stems = Counter(stems(query))
+    counted = {at: _count_words(chunks[at], query_stems) for at in _find_candidates(chunks, list(query_stems))}
     with_term = Counter(number for frequencies in counted.values() for number in frequencies)
     idf = query_terms(
-        Counter({term(word): times for word, times in wanted.items()}), TermCounts(len(chunks), with_term)
+        Counter({term(word): times for word, times in query_stems.items()}), TermCounts(len(chunks), with_term)
     ).terms
     weights = dict(zip(idf.ids, idf.weights, strict=True))
-    average = max(1.0, sum(each.total() for each in counted.values()) / max(1, len(counted)))
+    average = max(1.0, sum(counts.total() for counts in counted.values()) / max(1, len(counted)))
     scores: dict[str, float] = {}
     for at, frequencies in counted.items():
         if frequencies.keys() & weights.keys():
@@ -94,18 +94,18 @@ def rank_by_words(document: ResultDocument, query: str) -> tuple[list[TextChunk]
     return chunks, [RankedChunk(i, score) for i, score in sort_scores(scores)]
 
 
-def _find_candidates(chunks: Sequence[TextChunk], wanted: Sequence[str]) -> list[int]:
+def _find_candidates(chunks: Sequence[TextChunk], query_stems: Sequence[str]) -> list[int]:
     """The chunks that may have one of the stems: at most MAX_COUNTED, chunks with more and rarer stems first. Looks for
     the beginnings of stems, because that takes a tenth of the time of counting words."""
     # A stem may end with another letter than its words, as `citi` does.
-    beginnings = [stemmed[: max(2, len(stemmed) - 1)] for stemmed in wanted]
+    beginnings = [stemmed[: max(2, len(stemmed) - 1)] for stemmed in query_stems]
     present: list[tuple[int, list[int]]] = []
     for at, chunk in enumerate(chunks):
         text = _fold(f"{format_path(chunk.path)} {chunk.text}")
-        if found := [number for number, beginning in enumerate(beginnings) if beginning in text]:
-            present.append((at, found))
+        if numbers := [number for number, beginning in enumerate(beginnings) if beginning in text]:
+            present.append((at, numbers))
     if len(present) > MAX_COUNTED:
-        times = Counter(number for _, found in present for number in found)
+        times = Counter(number for _, numbers in present for number in numbers)
         weights = {number: math.log(1 + len(chunks) / count) for number, count in times.items()}
         present.sort(key=lambda pair: -sum(weights[number] for number in pair[1]))
     return sorted(at for at, _ in present[:MAX_COUNTED])
@@ -123,10 +123,10 @@ def _name(at: int) -> str:
     return f"{at:08}"
 
 
-def _count_words(chunk: TextChunk, wanted: Collection[str]) -> Counter[int]:
+def _count_words(chunk: TextChunk, query_stems: Collection[str]) -> Counter[int]:
     """How often a chunk has each of the wanted stems; all its other words count as one."""
-    found = tokens(f"{format_path(chunk.path)} {chunk.text}")
-    matching = {word: term(stemmed) for word in set(found) if (stemmed := stem(word)) in wanted}
-    frequencies = Counter(matching[word] for word in found if word in matching)
-    frequencies[_OTHER_WORDS] = len(found) - frequencies.total()
+    chunk_tokens = tokens(f"{format_path(chunk.path)} {chunk.text}")
+    matching = {word: term(stemmed) for word in set(chunk_tokens) if (stemmed := stem(word)) in query_stems}
+    frequencies = Counter(matching[word] for word in chunk_tokens if word in matching)
+    frequencies[_OTHER_WORDS] = len(chunk_tokens) - frequencies.total()
     return frequencies

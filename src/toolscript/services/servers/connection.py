@@ -46,7 +46,7 @@ class _ConnectionAttempt:
     """One attempt to connect, and the connection if it succeeds."""
 
     number: int
-    is_wanted: bool
+    is_requested: bool
     """Whether somebody has asked for this connection, or has used it."""
     given_up: asyncio.Future[str] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     """Why it was given up, where the server did not end it."""
@@ -87,7 +87,7 @@ class ServerConnection:
         self._listing_report: SyncReport | None = None
         self._must_list = not (spec.is_lazy and listed is not None)
         """Whether it is to be connected although nobody uses it."""
-        self._is_wanted = False
+        self._is_requested = False
         """Whether somebody has asked for the next connection, without using it."""
         self._retries_at_once = False
         self._uses = 0
@@ -102,7 +102,7 @@ class ServerConnection:
         self._retry_at = 0.0
         self._changed = asyncio.Event()
         """Wakes those who wait for a phase, a use or a request."""
-        self._attempt = _ConnectionAttempt(0, is_wanted=False)
+        self._attempt = _ConnectionAttempt(0, is_requested=False)
         self._phase = Phase.CONNECTING
         self._reason: str | None = None
         self._task: asyncio.Task[None] | None = None
@@ -199,7 +199,7 @@ class ServerConnection:
         if self.is_stopped:
             self._start_again()
         elif self.is_asleep or self.status.state is ServerState.FAILED:
-            self._is_wanted = self._must_list = self._retries_at_once = True
+            self._is_requested = self._must_list = self._retries_at_once = True
             self._changed.set()
 
     async def restart(self, reason: str) -> None:
@@ -211,7 +211,7 @@ class ServerConnection:
         self._start_again()
 
     def _start_again(self) -> None:
-        self._is_wanted = self._must_list = True
+        self._is_requested = self._must_list = True
         self._retries_at_once = False
         self._failures = self._failed_updates = 0
         self._failure, self._retry_at = None, 0.0
@@ -224,7 +224,7 @@ class ServerConnection:
         awaited. Raises Unavailable with the reason."""
         self._uses += 1
         if self._server:
-            self._attempt.is_wanted = True
+            self._attempt.is_requested = True
         self._changed.set()
         try:
             yield await self._wait_until_connected()
@@ -366,21 +366,21 @@ class ServerConnection:
 
     async def _connect_and_serve(self, slot: AsyncExitStack) -> str:
         """Returns why the connection ended. Closes the slot when the server is listed and used."""
-        attempt = self._attempt = _ConnectionAttempt(self._attempt.number + 1, self._is_wanted)
-        self._is_wanted = False
+        attempt = self._attempt = _ConnectionAttempt(self._attempt.number + 1, self._is_requested)
+        self._is_requested = False
         self._enter(Phase.CONNECTING, self._reason)
         connecting = self._servers.connect(self.spec, within=self._limits.connect, on_log=self.activity.add_line)
         try:
             async with connecting as server:
                 since = time.monotonic()
                 attempt.server = server
-                attempt.is_wanted = attempt.is_wanted or self._uses > 0
+                attempt.is_requested = attempt.is_requested or self._uses > 0
                 self._needs_login = False
                 self.activity.note_connected()
                 self._enter(Phase.LISTING)
                 try:
                     await self._update_catalogue(server)
-                    if self.spec.is_lazy and not attempt.is_wanted and not self._must_list and self._server:
+                    if self.spec.is_lazy and not attempt.is_requested and not self._must_list and self._server:
                         self._enter(Phase.UNUSED)
                         return "it was listed, and nobody uses it"
                     await slot.aclose()

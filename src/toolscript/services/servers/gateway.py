@@ -109,7 +109,7 @@ class Gateway:
     @property
     def starting(self) -> list[str]:
         """The servers that are not listed yet and have nothing in the catalogue from an earlier run."""
-        coming = self._expected or [n for n, each in self._connections.items() if not each.has_settled.is_set()]
+        coming = self._expected or [n for n, c in self._connections.items() if not c.has_settled.is_set()]
         return [name for name in coming if name not in self._known_servers]
 
     @property
@@ -169,21 +169,21 @@ class Gateway:
     ) -> None:
         self._listed.update(listed or {})
         self._positions = {spec.name: place for place, spec in enumerate(among or specs)}
-        wanted = {spec.name: spec for spec in specs}
+        specs_by_name = {spec.name: spec for spec in specs}
         configured = [spec.name for spec in among or specs]
         self._known_servers = await self._sync.configure(configured) if self._sync else {}
-        ended = [c for name, c in self._connections.items() if wanted.get(name) != c.spec]
+        ended = [c for name, c in self._connections.items() if specs_by_name.get(name) != c.spec]
         of_users = self._close_user_connections({connection.spec.name for connection in ended})
         await asyncio.gather(of_users, *(connection.stop() for connection in ended))
         for connection in ended:
             del self._connections[connection.spec.name]
             self._admission.forget(connection.spec.name)
-        if self._sync and any(connection.spec.name not in wanted for connection in ended):
+        if self._sync and any(connection.spec.name not in specs_by_name for connection in ended):
             await self._sync.configure(configured)  # the last listing of a stopped server may have been stored
-        for forgotten in (self._stopped.keys() | self._activities.keys()) - wanted.keys():
+        for forgotten in (self._stopped.keys() | self._activities.keys()) - specs_by_name.keys():
             self._activities.pop(forgotten, None)
             self._stopped.pop(forgotten, None)
-        for name, spec in wanted.items():
+        for name, spec in specs_by_name.items():
             if name not in self._connections:
                 known = self._known_servers.get(name) if self._listed.get(name) == spec.digest else None
                 self._connections[name] = ServerConnection(
@@ -264,8 +264,8 @@ class Gateway:
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
                 await self._is_configured.wait()
-                awaited = [each for name, each in self._connections.items() if server in {None, name}]
-                await asyncio.gather(*(each.has_settled.wait() for each in awaited))
+                awaited = [connection for name, connection in self._connections.items() if server in {None, name}]
+                await asyncio.gather(*(connection.has_settled.wait() for connection in awaited))
 
     async def wait_for_first_listing(self) -> None:
         """Waits at the first start, when nothing was ever listed, until every server is listed or has failed, at most
@@ -379,9 +379,9 @@ class Gateway:
         if self._is_closed:
             raise Unavailable("the gateway is stopping", details={"server": spec.name})
         if key not in self._user_connections:
-            own = replace(spec, user=user, start=ServerStart.LAZY)
+            user_spec = replace(spec, user=user, start=ServerStart.LAZY)
             self._user_connections[key] = ServerConnection(
-                own, self._servers, None, self._limits, lambda _: None, self._slots, {}
+                user_spec, self._servers, None, self._limits, lambda _: None, self._slots, {}
             )
         return self._user_connections[key]
 

@@ -65,8 +65,8 @@ class EmbeddingClassifier:
         texts = {n: build_item_text(replace(items[n], server="")) for n in fit.find_wordless(items, confidences)}
         texts = {n: text for n, text in texts.items() if text != build_item_text(items[n])}
         if texts:
-            own = await self._embedder.embed_documents(list(texts.values()))
-            confidences[list(texts)] = fit.confidences([items[n] for n in texts], own)
+            text_vectors = await self._embedder.embed_documents(list(texts.values()))
+            confidences[list(texts)] = fit.confidences([items[n] for n in texts], text_vectors)
         return confidences
 
     async def _fit(self, skills: tuple[Skill, ...]) -> SkillMatcher:

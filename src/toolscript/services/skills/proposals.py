@@ -143,15 +143,15 @@ class ProposeSkills:
         return proposals
 
     async def _vectors(self, ids: Sequence[str]) -> dict[str, Vector]:
-        found = await self._index.vectors(TOOLS, ids) if self._embedder else {}
-        if not found:
+        vectors = await self._index.vectors(TOOLS, ids) if self._embedder else {}
+        if not vectors:
             missing = "the index has no vectors of them" if self._embedder else "there is no embedding model"
             raise Unavailable(
                 f"tools cannot be grouped: {missing}. Set TOOLSCRIPT_SEARCH_MODEL to an available model, then "
                 "run `toolscript index rebuild`",
                 details={"items": len(ids)},
             )
-        return found
+        return vectors
 
     async def _proposals(self, groups: Sequence[_Group]) -> list[Proposal]:
         skills = await self._skill_store.list_skills(active_only=False)
@@ -191,21 +191,21 @@ class ProposeSkills:
         return [names.get(number) for number in range(len(groups))]
 
     async def _nearest(self, centres: Sequence[Vector], skills: Sequence[Skill]) -> list[tuple[str | None, float]]:
-        nothing: list[tuple[str | None, float]] = [(None, 0.0)] * len(centres)
+        unassigned: list[tuple[str | None, float]] = [(None, 0.0)] * len(centres)
         if not (self._embedder and skills and centres):
-            return nothing
+            return unassigned
         try:
             vectors = await self._embedder.embed_documents([f"{s.name}: {s.description}" for s in skills])
         except Unavailable as error:
             log.warning("proposals_not_compared", extra={"skills": len(skills), "reason": error.message})
-            return nothing
+            return unassigned
         similarity = (self._embedder.similarity or SimilarityRange(0.0, 1.0)).narrow_to_skills()
-        found: list[tuple[str | None, float]] = []
+        assignments: list[tuple[str | None, float]] = []
         for centre in centres:
             cosine, n = max((float(centre @ vector), -n) for n, vector in enumerate(vectors))
             nearness = calibrate(cosine, similarity)
-            found.append((skills[-n].id, nearness) if nearness >= MIN_NEARNESS else (None, 0.0))
-        return found
+            assignments.append((skills[-n].id, nearness) if nearness >= MIN_NEARNESS else (None, 0.0))
+        return assignments
 
     async def _queue(self, proposals: Sequence[Proposal]) -> None:
         async with self._lock:
@@ -219,9 +219,9 @@ class ProposeSkills:
 
 
 def _group_items(items: Sequence[Item], vectors: Mapping[str, Vector], count: int | None) -> list[_Group]:
-    found = find_clusters([vectors[item.id] for item in items], count, starts=STARTS)
-    members = [[items[n] for n in cluster.members] for cluster in found]
-    groups = [_Group(*each) for each in zip(members, found, find_themes(members), strict=True)]
+    clusters = find_clusters([vectors[item.id] for item in items], count, starts=STARTS)
+    members = [[items[n] for n in cluster.members] for cluster in clusters]
+    groups = [_Group(*parts) for parts in zip(members, clusters, find_themes(members), strict=True)]
     return [g for g in groups if len(g.items) >= MIN_GROUP] or groups
 
 
@@ -254,12 +254,12 @@ def _build_skill(group: _Group, naming: _GroupNaming | None, ids: set[str], name
     """The skill of a group: named by the model where it answered, else by the group's own words."""
     name = next(n for n in _suggest_names(group, naming) if n.casefold() not in names)
     names_of_tools = dict.fromkeys(word for item in group.items for word in words(item.name))
-    own = tuple(one_line(word, MAX_KEYWORD_LENGTH) for word in group.theme.topics or names_of_tools)
+    theme_words = tuple(one_line(word, MAX_KEYWORD_LENGTH) for word in group.theme.topics or names_of_tools)
     return Skill(
         id=find_free_id(name, ids),
         name=name,
         description=naming.description if naming and naming.description else _build_description(group),
-        keywords=naming.keywords if naming and naming.keywords else own[:MAX_KEYWORDS],
+        keywords=naming.keywords if naming and naming.keywords else theme_words[:MAX_KEYWORDS],
         examples=_examples(group),
     )
 
@@ -285,7 +285,7 @@ def _build_description(group: _Group) -> str:
     """One sentence: the subject of the tools, what they do with it, and their names."""
     doable = VERBS - {word for topic in group.theme.topics for word in words(topic)}
     done = Counter(word for item in group.items for word in dict.fromkeys(words(item.name)[:3]) if word in doable)
-    verbs = [verb for verb, _ in sorted(done.items(), key=lambda each: (-each[1], each[0]))[:4]]
+    verbs = [verb for verb, _ in sorted(done.items(), key=lambda pair: (-pair[1], pair[0]))[:4]]
     about = _join_words(group.theme.topics[:4]) or "related work"
     doing = f" that {_join_words(verbs)}" if verbs else ""
     return one_line(f"Tools for {about}{doing}, such as {_join_words(_examples(group)[:3])}.", MAX_DESCRIPTION_LENGTH)
@@ -296,5 +296,5 @@ def _examples(group: _Group) -> tuple[str, ...]:
     return tuple(name for name in names if name)[:MAX_EXAMPLES]
 
 
-def _join_words(found: Sequence[str]) -> str:
-    return " and ".join(filter(None, (", ".join(found[:-1]), *found[-1:])))
+def _join_words(words: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))

@@ -34,13 +34,13 @@ def load_skills(file: Path | None = None) -> list[Skill]:
     rows = content.get("skill", [])
     if not isinstance(rows, list):
         raise describe_problem(file, "skill", "must be a list of tables: write [[skill]]")
-    own = [_parse_skill(row, str(file), n) for n, row in enumerate(rows)]
-    if len(own) > MAX_SKILLS:
-        raise describe_problem(file, "skill", f"has {len(own)} entries, at most {MAX_SKILLS} are allowed")
-    for skill in own:
-        if sum(s.id == skill.id for s in own) > 1:
+    skills = [_parse_skill(row, str(file), n) for n, row in enumerate(rows)]
+    if len(skills) > MAX_SKILLS:
+        raise describe_problem(file, "skill", f"has {len(skills)} entries, at most {MAX_SKILLS} are allowed")
+    for skill in skills:
+        if sum(s.id == skill.id for s in skills) > 1:
             raise describe_problem(file, f"skill {skill.id}", "is defined twice")
-    return list({**({} if content.get("replace") else packaged), **{s.id: s for s in own}}.values())
+    return list({**({} if content.get("replace") else packaged), **{s.id: s for s in skills}}.values())
 
 
 @cache

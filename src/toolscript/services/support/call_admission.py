@@ -141,7 +141,7 @@ class CallAdmission:
             (f"calls to the server {spec.name}", f"server {spec.name}", spec.limit),
             (f"calls of {item.id}", f"tool {item.id}", spec.find_tool_limit(item.name)),
         ]
-        limits = [each for each in limits if each[2] != NO_LIMIT]
+        limits = [bucket for bucket in limits if bucket[2] != NO_LIMIT]
         for what, name, limit in limits:
             if limit.concurrent is not None and self._running[name] >= limit.concurrent:
                 raise RateLimited(

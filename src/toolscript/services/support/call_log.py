@@ -49,20 +49,20 @@ class CallLog:
         """The newest events that match, as many as the limit if they are found in time. Raises NotFound where the audit
         is switched off, and Unavailable."""
         query, deadline = _use_index(query), time.monotonic() + current_limits().call_log_page
-        found: list[AuditEvent] = []
+        events: list[AuditEvent] = []
         while True:
-            page = await self._get_store().list_events(replace(query, limit=query.limit - len(found)))
-            found += page.events
+            page = await self._get_store().list_events(replace(query, limit=query.limit - len(events)))
+            events += page.events
             query = replace(query, before=page.next_before)
-            if page.next_before is None or len(found) >= query.limit or time.monotonic() > deadline:
-                return AuditPage(found, page.next_before)
+            if page.next_before is None or len(events) >= query.limit or time.monotonic() > deadline:
+                return AuditPage(events, page.next_before)
 
     async def summarize(self, query: AuditQuery, *, by_server: bool = False) -> Summary:
         """The newest matching events, by tool or server. Raises as `list_events` does."""
         times = await self._get_store().list_times(replace(_use_index(query), limit=MAX_SUMMED), by_server=by_server)
         groups: dict[str, list[CallTime]] = defaultdict(list)
-        for each in times:
-            groups[each.name].append(each)
+        for call_time in times:
+            groups[call_time.name].append(call_time)
         rows = [_sum_up(name, group) for name, group in groups.items()]
         return Summary(sorted(rows, key=lambda row: (-row.calls, row.name)))
 

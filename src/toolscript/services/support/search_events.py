@@ -120,10 +120,10 @@ async def work_on(value: Any, work: Callable[[Any], _Result]) -> _Result:
 def _has_many_parts(value: Any) -> bool:
     stack, count = [value], 0
     while stack and count <= MAX_PARTS:
-        each = stack.pop()
-        if isinstance(each, Mapping | list | tuple):
-            count += len(each)
-            stack += (each.values() if isinstance(each, Mapping) else each) if count <= MAX_PARTS else []
+        part = stack.pop()
+        if isinstance(part, Mapping | list | tuple):
+            count += len(part)
+            stack += (part.values() if isinstance(part, Mapping) else part) if count <= MAX_PARTS else []
     return count > MAX_PARTS
 
 
@@ -133,9 +133,9 @@ def measure_json(value: Any) -> int:
         case str():
             return len(value) + 2 if value.isascii() else len(value.encode("utf-8", "replace")) + 2
         case Mapping():
-            return 1 + sum(measure_json(key) + measure_json(each) + 2 for key, each in value.items()) + (not value)
+            return 1 + sum(measure_json(key) + measure_json(member) + 2 for key, member in value.items()) + (not value)
         case list() | tuple():
-            return 1 + sum(measure_json(each) + 1 for each in value) + (not value)
+            return 1 + sum(measure_json(member) + 1 for member in value) + (not value)
         case True | False | None:
             return 5 if value is False else 4
         case _:

@@ -49,16 +49,16 @@ class Shares:
 
     def take(self, holder: ShareHolder, count: int = 1) -> None:
         """Takes places, until they are given back. Raises Unavailable with the seconds to wait."""
-        left, own = self.total - self.taken, self._taken[holder]
+        left, used = self.total - self.taken, self._taken[holder]
         if holder.is_anonymous:
             left = min(left, self.total // ANONYMOUS_PART - self._anonymous)
         if count > left:
             whose = " of callers without a key" if holder.is_anonymous else ""
             raise _refuse(f"this gateway has as many {self.what}{whose} in progress as it can take")
-        if own >= (left / ANONYMOUS_CALLER_PART if holder.is_anonymous else left):
+        if used >= (left / ANONYMOUS_CALLER_PART if holder.is_anonymous else left):
             others = "send a key, or " if holder.is_anonymous else ""
             raise _refuse(
-                f"you have {own} {self.what} in progress, and the {left} that are left are for other callers: {others}"
+                f"you have {used} {self.what} in progress, and the {left} that are left are for other callers: {others}"
                 "wait until some have ended"
             )
         self._taken[holder] += count

@@ -235,8 +235,8 @@ def _find_server_answers(state: Mapping[str, Any], answers: Mapping[str, Any]) -
     """What the caller answers to the server's own questions: nothing, if the question was ours."""
     if "question" in state:
         return {}
-    found = {"inputResponses": answers.get("inputResponses"), "requestState": state.get("state")}
-    return {name: value for name, value in found.items() if value is not None}
+    fields = {"inputResponses": answers.get("inputResponses"), "requestState": state.get("state")}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _name(item: Item) -> dict[str, Any]:

@@ -145,12 +145,12 @@ class CallTool:
         if item := self._snapshots.find_item(item_id):
             return item
         try:
-            found = await self._item_store.get_items([item_id])
+            items = await self._item_store.get_items([item_id])
         except Unavailable:
             if item := self._snapshots.find_item(item_id, outdated=True):
                 return item
             raise
-        return found[0].item if found else None
+        return items[0].item if items else None
 
     async def _check(self, item: Item, arguments: Mapping[str, Any], within: float) -> bool:
         """Whether the arguments could be checked. Raises InvalidArguments for invalid arguments."""
@@ -172,10 +172,10 @@ class CallTool:
 
     async def _find_similar(self, item_id: str) -> list[str]:
         try:
-            found = await self._search.search(item_id[:200], limit=NEAREST, threshold=0.0, recorded=False)
+            results = await self._search.search(item_id[:200], limit=NEAREST, threshold=0.0, recorded=False)
         except ToolscriptError:
             return []
-        return [hit.id for hit in found.hits]
+        return [hit.id for hit in results.hits]
 
 
 def _exclude_answers(relay: CallRelay, deadline: Deadline) -> CallRelay:

@@ -61,11 +61,11 @@ class ToolFeedback:
         return dict(Counter(verdict.caller for verdict in self.verdicts).most_common())
 
     def _list_requests(self, *, is_right: bool) -> list[str]:
-        found: dict[str, str] = {}
+        requests: dict[str, str] = {}
         for verdict in reversed(self.verdicts):
             if verdict.is_right is is_right:
-                found.setdefault(verdict.digest, verdict.request)
-        return list(found.values())
+                requests.setdefault(verdict.digest, verdict.request)
+        return list(requests.values())
 
 
 class Feedback:
@@ -137,24 +137,24 @@ class Feedback:
     async def list(self) -> list[ToolFeedback]:
         """What was recorded, by tool, the largest number of requests first."""
         verdicts, steps = await self._store.get_verdicts(), await self._store.get_steps()
-        items = await self._item_store.get_fingerprints(item_ids={each.item_id for each in verdicts})
+        items = await self._item_store.get_fingerprints(item_ids={judged.item_id for judged in verdicts})
         digests = {item.id: item.digest for item in items if item.is_active}
         by_item: dict[str, list[Verdict]] = {}
         for verdict in verdicts:
             by_item.setdefault(verdict.item_id, []).append(verdict)
-        found = []
-        for item_id, own in by_item.items():
+        feedback = []
+        for item_id, item_verdicts in by_item.items():
             step = steps.get(item_id)
             is_current = step is not None and step.item_digest == digests.get(item_id)
-            found.append(ToolFeedback(item_id, own, step if is_current else None))
-        return sorted(found, key=lambda each: (-len(each.requests), each.item_id))
+            feedback.append(ToolFeedback(item_id, item_verdicts, step if is_current else None))
+        return sorted(feedback, key=lambda entry: (-len(entry.requests), entry.item_id))
 
     async def get(self, item_id: str) -> ToolFeedback:
         """What was recorded for a tool. Raises NotFound if nothing was."""
-        found = next((each for each in await self.list() if each.item_id == item_id), None)
-        if found is None:
+        feedback = next((entry for entry in await self.list() if entry.item_id == item_id), None)
+        if feedback is None:
             raise NotFound(f"no feedback for {item_id!r}: see toolscript feedback", details={"tool": item_id})
-        return found
+        return feedback
 
     async def apply(self) -> None:
         """Computes all steps now. Raises Unavailable where feedback is off."""

@@ -77,7 +77,7 @@ class ToolResults:
     @property
     def ids(self) -> list[str]:
         """The tools of the answer and their variants, confident tools first."""
-        return [each for hit in (*self.hits, *self.closest) for each in hit.ids]
+        return [item_id for hit in (*self.hits, *self.closest) for item_id in hit.ids]
 
 
 class _ToolQuery(NamedTuple):
@@ -174,19 +174,19 @@ class ToolSearch:
         if request.item_type is not None:
             best = [(i, score) for i, score in best if catalogue.items[i].type == request.item_type]
         best = put_needs_first(self._variants.fold(best, catalogue), needs)
-        sure = [each for each in best if each[1] >= threshold][: request.limit]
-        callable_ones = [each for each in best if not catalogue.items[each[0]].quarantine]
-        room = min(request.closest, request.limit - len(sure))
-        near = self._ranking.choose_closest(callable_ones, threshold, room)
+        confident = [pair for pair in best if pair[1] >= threshold][: request.limit]
+        callable_tools = [pair for pair in best if not catalogue.items[pair[0]].quarantine]
+        room = min(request.closest, request.limit - len(confident))
+        near = self._ranking.choose_closest(callable_tools, threshold, room)
         query_terms = {w: term(stem(w)) for w in tokens(prepared.text) if w not in STOP_WORDS}
         hits = [
             _build_hit(i, score, catalogue.items[i], query_terms, ranked.find_evidence, needs.get(i))
-            for i, score in (*sure, *near)
+            for i, score in (*confident, *near)
         ]
         if catalogue.variants:
             hits = [self._add_variants(hit, catalogue, view) for hit in hits]
-        report.counts.update(candidates=len(ranked.best), returned=len(sure))
-        return ToolResults(request.text, hits[: len(sure)], threshold, hits[len(sure) :], report)
+        report.counts.update(candidates=len(ranked.best), returned=len(confident))
+        return ToolResults(request.text, hits[: len(confident)], threshold, hits[len(confident) :], report)
 
     def _add_variants(self, hit: ToolHit, catalogue: CatalogueFacts, view: View) -> ToolHit:
         variants = self._variants.list_ids(hit.id, catalogue, view)
@@ -224,7 +224,7 @@ def _has_word(facts: ItemFacts, word: str) -> bool:
     """Whether a form of the word is in the item's text. A stem is too short to name a word: that of "containers" is the
     one of a parameter `name_contains`."""
     form = get_word_form(word)
-    return any(each[0] == word[0] and get_word_form(each) == form for each in facts.spelt)
+    return any(spelt[0] == word[0] and get_word_form(spelt) == form for spelt in facts.spelt)
 
 
 def _check(limit: int, threshold: float) -> None:

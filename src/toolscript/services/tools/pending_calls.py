@@ -100,10 +100,10 @@ class PendingCalls:
     async def _submit(self, item: Item, binding: str, arguments: str, now: float) -> PendingCall:
         request = current_request()
         caller, profile = request.share_holder.name, request.profile or ""
-        found = None
+        pending = None
         try:
             async with asyncio.timeout(current_limits().approval_store):
-                while found is None:  # another call may have the id
+                while pending is None:  # another call may have the id
                     call_id = "".join(secrets.choice(ID_LETTERS) for _ in range(ID_LENGTH))
                     call = PendingCall(
                         call_id,
@@ -116,11 +116,11 @@ class PendingCalls:
                         created_at=now,
                         expires_at=now + WAITING_SECONDS,
                     )
-                    found = await self._store.submit(call, limit=MAX_WAITING)
+                    pending = await self._store.submit(call, limit=MAX_WAITING)
         except TimeoutError:
             raise Unavailable(
                 f"the store did not answer within {current_limits().approval_store:g} s, so the approval could not "
                 "be checked: call the tool again",
                 details={"store": "sql"},
             ) from None
-        return found
+        return pending

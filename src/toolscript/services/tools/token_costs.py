@@ -43,7 +43,7 @@ class TokenCosts:
             return await self._item_store.count_definition_characters()
         facts = (await self._snapshots.current().facts()).items
         definitions = ([facts[i].name, facts[i].description, *facts[i].schemas[:2]] for i in view.ids if i in facts)
-        return sum(len(json.dumps(each, ensure_ascii=False)) for each in definitions)
+        return sum(len(json.dumps(definition, ensure_ascii=False)) for definition in definitions)
 
 
 def estimate_tokens(characters: int) -> int:

@@ -72,7 +72,7 @@ class DrawToolMap:
         if view.ids is None:
             return drawn
         return ToolMap(
-            tuple(each for each in drawn.tools if view.shows(each.id)),
+            tuple(tool for tool in drawn.tools if view.shows(tool.id)),
             tuple(pair for pair in drawn.duplicates if view.shows(pair[0]) and view.shows(pair[1])),
         )
 
@@ -89,7 +89,7 @@ class DrawToolMap:
 
     async def _draw_everything(self) -> ToolMap:
         facts = (await self._snapshots.current().facts()).items
-        skills = {each.id: each.payload.get(SKILL) for each in await self._index.scroll(TOOLS, fields=(SKILL,))}
+        skills = {point.id: point.payload.get(SKILL) for point in await self._index.scroll(TOOLS, fields=(SKILL,))}
         vectors = await self._index.vectors(TOOLS, [item_id for item_id in skills if item_id in facts])
         ids, values = list(vectors), list(vectors.values())
         places = await asyncio.to_thread(project, values)

@@ -99,18 +99,18 @@ def match_skills(
     if not area.skills:
         return ranked, []
     scores = {skill.id: score for skill, score in area.skills}
-    own = {i: [s for s in area.skills_of.get(i, ()) if s in scores] for i, _ in ranked}
+    skills_by_tool = {i: [s for s in area.skills_of.get(i, ()) if s in scores] for i, _ in ranked}
     for item_id, score in ranked:
-        scores.update({skill: max(score, scores[skill]) for skill in own[item_id]})
+        scores.update({skill: max(score, scores[skill]) for skill in skills_by_tool[item_id]})
     floor = lower_bound(threshold)
     matched: set[str] = set()
     for item_id, _ in ranked:
-        near = [skill for skill in own[item_id] if scores[skill] >= floor]
+        near = [skill for skill in skills_by_tool[item_id] if scores[skill] >= floor]
         if near and matched.isdisjoint(near) and len(matched) < limit:
             matched.add(max(near, key=scores.__getitem__))
     rest = [skill.id for skill, _ in area.skills if skill.id not in matched and scores[skill.id] >= floor]
     matched.update(rest[: limit - len(matched)])
-    kept = [(i, score) for i, score in ranked if not own[i] or not matched.isdisjoint(own[i])]
+    kept = [(i, score) for i, score in ranked if not skills_by_tool[i] or not matched.isdisjoint(skills_by_tool[i])]
     hits = [(skill, scores[skill.id]) for skill, _ in area.skills if skill.id in matched]
     return kept, list_hits(sorted(hits, key=lambda hit: -hit[1]), threshold)
 

@@ -49,12 +49,12 @@ class Variants:
         """The folders, files and addresses that distinguish a tool's server from the servers of equal tools, without
         secrets; empty if there are none. Other arguments are not shown: nothing tells a secret without a flag from a
         word."""
-        spec, own = self._find_spec(get_server(item_id)), self._get_origin(item_id)
-        origins = {self._get_origin(i) for i in catalogue.variants.get(item_id, ())} - {own, ()}
+        spec, origin = self._find_spec(get_server(item_id)), self._get_origin(item_id)
+        origins = {self._get_origin(i) for i in catalogue.variants.get(item_id, ())} - {origin, ()}
         if spec is None or not origins:
             return ""
         shared = frozenset.intersection(*map(frozenset, origins))
-        *args, url = own[1:]
+        *args, url = origin[1:]
         given = [*args, url.partition("?")[0]]
         named = {**spec.env, **spec.headers}
         secrets = [value for name, value in named.items() if is_secret_argument(name) and len(value) >= MIN_SECRET]

@@ -49,15 +49,15 @@ class Scanner:
 
     def scan(self, item: Item) -> list[Finding]:
         """The first finding in each suspicious field, the description's first."""
-        found: list[Finding] = []
+        findings: list[Finding] = []
         left = MAX_CHARACTERS
         for where, text, is_option in list_texts(item):
             left -= len(text)
             if left < 0:
-                return [*found, Finding(where, "", f"has more than {MAX_CHARACTERS} characters, too many to check")]
+                return [*findings, Finding(where, "", f"has more than {MAX_CHARACTERS} characters, too many to check")]
             if finding := self._scan_text(where, text, is_option=is_option):
-                found.append(finding)
-        return found
+                findings.append(finding)
+        return findings
 
     def _scan_text(self, where: str, text: str, *, is_option: bool) -> Finding | None:
         if len(text) < MIN_ORDER and text.isascii() and text.isprintable():
@@ -103,11 +103,11 @@ def _walk(where: str, value: Any) -> Iterator[tuple[str, str, bool]]:
             yield where, value, is_option
         elif isinstance(value, Mapping):
             is_switch = value.get("type") == "boolean"
-            for key, each in reversed([*value.items()]):
-                waiting.append((f"{where}.{make_visible(str(key), keep='')[:60]}", each, is_switch))
+            for key, member in reversed([*value.items()]):
+                waiting.append((f"{where}.{make_visible(str(key), keep='')[:60]}", member, is_switch))
             yield from ((f"{where}{disguises.KEY}", str(key), False) for key in value)
         elif isinstance(value, list | tuple):
-            waiting.extend((where, each, is_option) for each in reversed(value))
+            waiting.extend((where, member, is_option) for member in reversed(value))
 
 
 def _cut(text: str, start: int, end: int | None = None) -> str:

@@ -105,8 +105,8 @@ class Screening:
         in_quarantine = replace(
             new, approved=approved, offered=item, since=self._clock(), awaits_review=bool(pin and pin.awaits_review)
         )
-        if found := self._scan(item):
-            cause, first = QuarantineCause.SUSPICIOUS, found[0]
+        if findings := self._scan(item):
+            cause, first = QuarantineCause.SUSPICIOUS, findings[0]
             return replace(in_quarantine, cause=cause, reason=first.describe(), passage=first.passage)
         if changes:
             reason = f"its {list_fields(changes)} changed after it was approved"

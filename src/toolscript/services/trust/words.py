@@ -153,9 +153,9 @@ class Lexicon:
                     seen & rule.mask == rule.mask
                     and not (is_option and rule.can_be_usual)
                     and (not rule.languages or language in rule.languages)
-                    and (found := _find_combination(rule, language, both))
+                    and (order := _find_combination(rule, language, both))
                 ):
-                    return Order(places[found[0]], places[found[1]] + len(words[found[1]]), rule.reason)
+                    return Order(places[order[0]], places[order[1]] + len(words[order[1]]), rule.reason)
         return None
 
     def count_classes(self, text: str) -> int:
@@ -211,10 +211,10 @@ class Lexicon:
         return hits, masks
 
     def _list_terms(self, token: str) -> tuple[_Term, ...]:
-        found = list(self._exact.get(token, ()))
+        terms = list(self._exact.get(token, ()))
         for length in range(1, min(len(token), self._max_prefix_length) + 1):
-            found += self._prefixes.get(token[:length], ())
-        return tuple(found)
+            terms += self._prefixes.get(token[:length], ())
+        return tuple(terms)
 
 
 def split_name(name: str) -> str:

@@ -12,7 +12,7 @@ import pytest
 from toolscript.domain.search import TermCounts
 from toolscript.retrieval.bm25 import document_terms
 from toolscript.retrieval.query_forms import weigh_query_forms
-from toolscript.retrieval.text.forms import count_document_forms, list_wanted
+from toolscript.retrieval.text.forms import count_document_forms, list_query_forms
 from toolscript.retrieval.text.item_text import DOCUMENT_AVERAGE_LENGTH
 from toolscript.retrieval.text.languages import LANGUAGES, detect_language
 from toolscript.retrieval.text.snippets import build_snippet
@@ -149,7 +149,7 @@ def test_texts_without_function_words_have_no_language(text: str) -> None:
     ],
 )
 def test_snippets_mark_the_words_that_were_found(query: str, text: str, language: str, expected: str) -> None:
-    wanted = list_wanted(query, language)
+    wanted = list_query_forms(query, language)
     assert build_snippet(text, wanted, 200, near=None, highlight=True, language=language) == expected
 
 

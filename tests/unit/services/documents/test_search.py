@@ -635,7 +635,7 @@ async def test_the_result_of_a_check_is_reused_for_a_moment(archive: Archive) ->
     service = archive.service
     await asyncio.gather(*(service.check() for _ in range(5)))
     assert len(prompts) == 1
-    now[0] += document_search.WELL_SECONDS
+    now[0] += document_search.HEALTHY_CHECK_SECONDS
     await service.check()
     assert len(prompts) == 2
     archive.embedder = None
