@@ -165,6 +165,7 @@ ALLOWED_LIBRARIES: dict[str, set[str]] = {
     "adapters/observability/prometheus.py": {"prometheus_client"},
     "adapters/observability/telemetry.py": {"opentelemetry"},
     "adapters/onnx": {"httpx", "huggingface_hub", "numpy", "onnxruntime", "tokenizers"},
+    "adapters/openapi": {"httpx2", "yaml"},
     "adapters/openai_api": {"httpx2", "jsonschema", "numpy", "openai"},
     "adapters/outgoing": {"httpx2"},
     "adapters/pgvector": {"numpy", "pgvector", "psycopg"},

@@ -28,8 +28,8 @@ from toolscript.settings import Settings
 
 
 class Servers:
-    """Connects to MCP servers. Imports the MCP package with the first connection, in a thread: the import takes a
-    second, and a gateway answers searches meanwhile."""
+    """Connects to MCP servers and APIs. Imports the MCP package with the first connection, in a thread: the import
+    takes a second, and a gateway answers searches meanwhile."""
 
     def __init__(
         self,
@@ -52,12 +52,16 @@ class Servers:
         if spec.transport is Transport.INTERNAL and self._get_workflows:
             yield self._get_workflows()
             return
-        servers = await asyncio.to_thread(self._import)
+        servers = await asyncio.to_thread(self._import, spec.transport)
         async with servers.connect(spec, within=within, on_log=on_log) as server:
             yield server
 
-    def _import(self) -> ToolServers:
+    def _import(self, transport: Transport) -> ToolServers:
         with require_extra("server", "connecting to MCP servers"):
+            if transport is Transport.OPENAPI:
+                from toolscript.adapters.openapi.client import OpenApiServers
+
+                return OpenApiServers(self._max_answer_bytes, self._tokens)
             from toolscript.adapters.mcp.client import McpServers
         return McpServers(self._max_answer_bytes, self._tokens)
 

@@ -22,6 +22,7 @@ from toolscript.configuration.jsonc import JsoncError, JsoncNode, parse_jsonc
 from toolscript.configuration.limits import read_limits
 from toolscript.configuration.profiles import APPROVAL_RULE, ProfileReader, resembles_profiles
 from toolscript.configuration.text_files import read_text
+from toolscript.configuration.variables import resolve_variables
 from toolscript.domain.access import ApprovalPolicy
 from toolscript.domain.errors import Invalid
 from toolscript.domain.profiles import Profile
@@ -35,12 +36,14 @@ MAX_REPORTED_PROBLEMS = 5
 
 # Other clients keep a project's file in these folders; its relative paths are relative to the project.
 _CLIENT_FOLDERS = frozenset({".vscode", ".cursor"})
-_TRANSPORTS = {"stdio": Transport.STDIO, "http": Transport.HTTP, "streamablehttp": Transport.HTTP, "sse": Transport.SSE}
+_TRANSPORTS = {each.value: each for each in Transport if each is not Transport.INTERNAL} | {
+    "streamablehttp": Transport.HTTP
+}
 _KINDS = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
 _URL_KEYS = ("httpUrl", "url", "serverUrl")
 # Other clients have more keys, which are ignored unless they look like a misspelling of one of these.
 _ENTRY_KEYS = (
-    *("command", "args", "env", "envFile", "cwd", *_URL_KEYS, "headers"),
+    *("command", "args", "env", "envFile", "cwd", *_URL_KEYS, "openapi", "headers"),
     *("type", "transport", "disabled", "enabled", "includeTools", "excludeTools", "start", "idleMinutes", "trust"),
     *("limits", "approval"),
     *("oauth", "auth"),  # the second is another client's, and left alone
@@ -49,11 +52,6 @@ _OAUTH_KEYS = ("clientId", "clientSecret", "scopes", "redirectPort", "callbackPo
 MAX_PORT = 65535
 
 # Patterns are strings: `re` compiles each at its first use, not when the command line starts.
-VARIABLE = (
-    r"\$\{(?P<env>env:)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}"
-    r"|\$\{input:(?P<input>[^}\x00-\x1f]+)\}"
-    r"|\$\{(?P<other>config|command):[^}]*\}"
-)
 # An item's id is `server__item`: with "__" inside or "_" at the end of a name, two ids could be the same.
 _NAME = r"(?!\s)(?!.*__)[^/,\x00-\x1f\x7f-\x9f\u2028\u2029]{1,64}(?<![\s_])"
 _NAME_RULE = (
@@ -245,10 +243,13 @@ class _ConfigurationFile:
         if not isinstance(node.value, str):
             self.report(node, f"must be a string, not {_describe_kind(node)}")
             return None
-        problems: list[str] = []
-        resolved = re.sub(VARIABLE, lambda match: self._resolve_variable(match, problems), node.value)
-        if "\0" in resolved:
-            problems.append("must not contain a NUL character")
+        places = {
+            "workspaceFolder": str(self.folder),
+            "workspaceFolderBasename": self.folder.name,
+            "userHome": str(self.home),
+            "pathSeparator": os.sep,
+        }
+        resolved, problems = resolve_variables(node.value, places, self.environment)
         for message in problems:
             self.report(node, message)
         return None if problems else resolved
@@ -257,30 +258,6 @@ class _ConfigurationFile:
         """Returns the path that a string names; None for an empty one, or with a problem reported."""
         text = self.resolve(node)
         return self.folder / _expand_home(text, self.home) if text else None
-
-    def _resolve_variable(self, match: re.Match[str], problems: list[str]) -> str:
-        name, default, requested = match["name"], match["default"], match["input"]
-        if match["other"]:
-            problems.append(f"cannot resolve ${{{match['other']}:…}}: only the client that defines it can")
-            return ""
-        if requested:
-            name = name_input_variable(requested)
-            if name not in self.environment:
-                problems.append(f"needs the input {requested}: set the environment variable {name}")
-            return self.environment.get(name, "")
-        places = {
-            "workspaceFolder": str(self.folder),
-            "workspaceFolderBasename": self.folder.name,
-            "userHome": str(self.home),
-            "pathSeparator": os.sep,
-        }
-        if name in places and not match["env"]:
-            return places[name]
-        if default is None and name not in self.environment:
-            problems.append(f"variable {name} is not set: set it, or write ${{{name}:-default}}")
-        elif default is not None and "${" in default:
-            problems.append(f"variables are not allowed in the default of {name}")
-        return self.environment.get(name) or default or ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,13 +295,16 @@ class _ServerEntry:
         if transport is Transport.STDIO:
             command, args, cwd = self._read_command(), self._read_list("args"), self._read_path("cwd")
             return replace(spec, command=command, args=args, env=self._read_env(), cwd=str(cwd) if cwd else None)
-        if url_node is None:
-            self.source.report(self.node, f"a server of type {transport} needs a url")
+        openapi = self._read_document(url_node) if transport is Transport.OPENAPI else ""
+        if url_node is None and not openapi:
+            needed = "an `openapi` document, and for a file a `url`" if transport is Transport.OPENAPI else "a url"
+            self.source.report(self.node, f"a server of type {transport} needs {needed}")
             return None
-        url = self._read_url(url_node)
-        if not type_node and url_node.name != "httpUrl" and urlsplit(url).path.rstrip("/").endswith("/sse"):
-            transport = Transport.SSE
-        return replace(spec, transport=transport, url=url, headers=self._read_headers(), oauth=self._read_oauth())
+        url = self._read_url(url_node) if url_node else openapi
+        if transport is Transport.HTTP and not type_node and url_node and url_node.name != "httpUrl":
+            transport = Transport.SSE if urlsplit(url).path.rstrip("/").endswith("/sse") else transport
+        spec = replace(spec, transport=transport, url=url, openapi=openapi)
+        return replace(spec, headers=self._read_headers(), oauth=self._read_oauth())
 
     def _get(self, name: str) -> JsoncNode | None:
         node = self.members.get(name)
@@ -361,17 +341,20 @@ class _ServerEntry:
     def _read_transport(self, node: JsoncNode) -> Transport | None:
         name = re.sub("[-_]", "", node.value).lower() if isinstance(node.value, str) else ""
         if name not in _TRANSPORTS:
-            self.source.report(node, "must be stdio, http (or streamable-http) or sse")
+            self.source.report(node, "must be stdio, http (or streamable-http), sse or openapi")
         return _TRANSPORTS.get(name)
 
     def _infer_transport(self, url_node: JsoncNode | None, misspelt: set[str]) -> Transport | None:
-        command = self._get("command")
-        if command and url_node:
-            self.source.report(self.node, f"has both command and {url_node.name}: remove one, or set type")
+        command, document = self._get("command"), self._get("openapi")
+        other = document or url_node
+        if command and other:
+            self.source.report(self.node, f"has both command and {other.name}: remove one, or set type")
+        if document and not command:
+            return Transport.OPENAPI
         if command:
             return Transport.STDIO
         if url_node is None:
-            if misspelt.isdisjoint({"command", *_URL_KEYS}):
+            if misspelt.isdisjoint({"command", "openapi", *_URL_KEYS}):
                 self._report_neither_command_nor_url()
             return None
         return Transport.HTTP
@@ -380,11 +363,14 @@ class _ServerEntry:
         from difflib import get_close_matches
 
         for key, node in self.members.items():
-            for intended in get_close_matches(key, ["command", *_URL_KEYS], n=1):
+            for intended in get_close_matches(key, ["command", "openapi", *_URL_KEYS], n=1):
                 if key != intended:
                     self.source.report(node, f'unknown key, did you mean "{intended}"?')
                     return
-        self.source.report(self.node, "needs a command (a program to start) or a url (a server to connect to)")
+        choices = (
+            "a command (a program to start), a url (a server to connect to) or an openapi (the document of an API)"
+        )
+        self.source.report(self.node, f"needs {choices}")
 
     def _read_command(self) -> str:
         node = self._get("command")
@@ -399,6 +385,18 @@ class _ServerEntry:
     def _read_path(self, name: str) -> Path | None:
         node = self._get(name)
         return self.source.resolve_path(node) if node else None
+
+    def _read_document(self, url_node: JsoncNode | None) -> str:
+        """The URL or the file of an API's document; empty if there is none, or with a problem reported."""
+        node = self._get("openapi")
+        text = self.source.resolve(node) if node else None
+        if node is None or not text or "://" in text:
+            return self._read_url(node) if node and text else ""
+        if url_node is None:
+            self.source.report(
+                node, "is a file, so the entry needs the `url` that calls go to, such as https://example.com/v1"
+            )
+        return str(self.source.folder / _expand_home(text, self.source.home))
 
     def _read_url(self, node: JsoncNode) -> str:
         url = self.source.resolve(node)
@@ -485,11 +483,6 @@ class _ServerEntry:
             elif text is not None:
                 texts[key] = text
         return texts
-
-
-def name_input_variable(requested: str) -> str:
-    """The environment variable for an input that VS Code would ask for."""
-    return re.sub(r"[^A-Z0-9]", "_", requested.upper())
 
 
 def _expand_home(path: str, home: Path) -> str:

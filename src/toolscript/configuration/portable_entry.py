@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from toolscript.configuration.files import VARIABLE, name_input_variable
 from toolscript.configuration.jsonc import JsoncNode, parse_jsonc
 from toolscript.configuration.jsonc_edit import TextEdit, add_member, apply_edits
+from toolscript.configuration.variables import VARIABLE, name_input_variable
 from toolscript.domain.errors import Invalid
 
 # Clients give these to every program that they start: see `getDefaultEnvironment` of the MCP SDKs.
@@ -48,7 +48,8 @@ def make_portable(source: str, project: Path | None) -> PortableEntry:
         resolved = re.sub(VARIABLE, lambda match: _rewrite(match, entry, project), text)
         if found := re.search(_OTHER_VARIABLE, text):
             raise Invalid(f"only its client can resolve {found[0]}…}}")
-        if node.parent is root and node.name in {"cwd", "envFile"} and not re.match(_ABSOLUTE, resolved):
+        is_path = node.name in {"cwd", "envFile"} or (node.name == "openapi" and "://" not in resolved)
+        if node.parent is root and is_path and not re.match(_ABSOLUTE, resolved):
             if project is None:
                 raise Invalid(f"{node.name} is relative to an unknown folder")
             resolved = str(project / resolved)

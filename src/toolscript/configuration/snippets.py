@@ -21,7 +21,7 @@ from toolscript.domain.errors import Conflict, Invalid, Unavailable
 from toolscript.domain.servers import Transport
 
 _LISTS = (("mcpServers",), ("servers",), ("mcp", "servers"))
-_ENTRY_SIGNS = frozenset({"command", "url", "httpUrl", "serverUrl"})
+_ENTRY_SIGNS = frozenset({"command", "openapi", "url", "httpUrl", "serverUrl"})
 _PLACEHOLDER = re.compile(
     r"<[^<>]+>|\.\.\.|x{3,}|.*\b(?:your|my)[-_ ]?(?:\w+[-_ ])?(?:key|token|secret|password)\b.*", re.IGNORECASE
 )
@@ -204,6 +204,8 @@ def _plan_server(
 def _describe(entry: Mapping[str, Any], transport: Transport | None) -> str:
     address = next((entry[key] for key in ("httpUrl", "url", "serverUrl") if entry.get(key) is not None), None)
     command = entry.get("command")
+    if transport is Transport.OPENAPI:
+        return f"{entry.get('openapi')}{f' at {address}' if address else ''}"
     if address is not None and (transport not in {None, Transport.STDIO} or command is None):
         return str(address)
     arguments = entry.get("args")

@@ -1,4 +1,4 @@
-"""The MCP servers behind the gateway: their configuration, status, items and results."""
+"""The servers behind the gateway: their configuration, status, items and results."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from toolscript.domain.catalog import Item
 
 
 class Transport(StrEnum):
-    """The transports of MCP, and none for a server that is part of this process."""
+    """The transports of MCP, an API with an OpenAPI document, and none for a server that is part of this process."""
 
     STDIO = "stdio"
     HTTP = "http"
     SSE = "sse"
+    OPENAPI = "openapi"
     INTERNAL = "internal"
 
 
@@ -79,6 +80,9 @@ class ServerSpec:
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     cwd: str | None = None
     url: str = field(default="", repr=False)
+    """Of an API, its base address; where the entry has none, the URL of its document."""
+    openapi: str = field(default="", repr=False)
+    """The file or the URL of an API's document."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     include_tools: tuple[str, ...] | None = None
     exclude_tools: tuple[str, ...] = ()
@@ -115,6 +119,7 @@ class ServerSpec:
         """A hash that changes when the server might offer other tools. Does not depend on its environment or headers,
         nor on when it is started and stopped."""
         parts = [self.transport, self.command, self.args, self.cwd, self.url, self.include_tools, self.exclude_tools]
+        parts += [self.openapi] if self.openapi else []
         parts += [] if self.trust is None else [self.trust]  # the listing decides what goes into quarantine
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
@@ -122,7 +127,7 @@ class ServerSpec:
     def origin(self) -> tuple[str, ...]:
         """The package and its arguments, or the address: the same for the entries of several clients for one server."""
         args = (arg.removesuffix("@latest") for arg in self.args if arg not in _WITHOUT_ASKING)
-        return PureWindowsPath(self.command).stem, *args, self.url
+        return PureWindowsPath(self.command).stem, *args, self.url, *([self.openapi] if self.openapi else [])
 
     @property
     def is_toolscript(self) -> bool:
@@ -132,14 +137,24 @@ class ServerSpec:
             pair in {("-m", "toolscript"), ("toolscript", "mcp")} for pair in pairwise(names)
         )
 
-    def allows_tool(self, name: str) -> bool:
-        """Whether the configuration allows a tool of this name. Patterns work as in file names: `read_*`."""
-        included = self.include_tools is None or any(fnmatchcase(name, p) for p in self.include_tools)
-        return included and not any(fnmatchcase(name, p) for p in self.exclude_tools)
-
     def allows_item(self, item: Item) -> bool:
-        """Whether the configuration allows the item, by the name that its server gave it."""
-        return self.allows_tool(item.listed_name)
+        """Whether the configuration allows the item, by the name that its server gave it. Patterns work as in file
+        names: `read_*`; an operation of an API can also be named by its path (`/pets/*`), method and path
+        (`DELETE /pets/*`), or a tag (`tag:store`)."""
+        included = self.include_tools is None or any(self._matches(item, each) for each in self.include_tools)
+        return included and not any(self._matches(item, each) for each in self.exclude_tools)
+
+    def _matches(self, item: Item, pattern: str) -> bool:
+        if self.transport is Transport.OPENAPI:
+            about = item.annotations or {}
+            operation = str(about.get("operation", ""))
+            if pattern.startswith("tag:"):
+                return any(fnmatchcase(str(tag), pattern[4:]) for tag in about.get("tags", ()))
+            if pattern.startswith("/"):
+                return fnmatchcase(operation.partition(" ")[2], pattern)
+            if " " in pattern:
+                return fnmatchcase(operation, pattern)
+        return fnmatchcase(item.listed_name, pattern)
 
     @property
     def allows_everything(self) -> bool:

@@ -407,8 +407,8 @@ class _Connection:
             case Transport.SSE:
                 events = sse_client(self._spec.url, httpx_client_factory=self._create_client)
                 return await stack.enter_async_context(events)
-            case Transport.INTERNAL:
-                raise Unavailable(f"server {self._spec.name} is part of the gateway and has no connection")
+            case Transport.OPENAPI | Transport.INTERNAL:
+                raise Unavailable(f"server {self._spec.name} does not speak MCP")
 
     def may_be_lost(self, error: MCPError) -> bool:
         """Whether the connection may be gone: for a process that is known, over HTTP the SDK's error looks the same as

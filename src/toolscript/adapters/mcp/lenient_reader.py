@@ -129,7 +129,7 @@ def find_secrets(spec: ServerSpec) -> set[str]:
         flag, _, given = value.partition("=")
         values += [given] if _SECRET_NAME.search(flag) else []
         values += [value] if name.startswith("-") and _SECRET_NAME.search(name) else []
-    for address in (spec.url, *spec.args):
+    for address in (spec.url, spec.openapi, *spec.args):
         values += _PASSWORD.findall(address) + [value for _, value in parse_qsl(address.partition("?")[2])]
     # Logs have a value of several lines line by line, or as JSON.
     forms = (form for value in values for form in (value, json.dumps(value)[1:-1], *map(str.strip, value.splitlines())))
@@ -160,7 +160,7 @@ def _iterate_entries(value: Any, problems: list[str], method: str) -> Iterator[d
     for entry in value:
         if not isinstance(entry, dict):
             problems.append(f"{method}: an entry is not an object")
-        elif _count_depth(entry) > MAX_DEPTH:
+        elif count_depth(entry) > MAX_DEPTH:
             problems.append(f"{str(entry.get('name'))[:40]!r} was left out: nested deeper than {MAX_DEPTH} levels")
         else:
             yield clean(entry)
@@ -289,7 +289,7 @@ def _remove_unstorable(value: Any) -> Any:
     return [_remove_unstorable(v) for v in value] if isinstance(value, list) else value
 
 
-def _count_depth(value: Any) -> int:
+def count_depth(value: Any) -> int:
     """Returns the depth of nesting, counted up to the limit."""
     level, depth = [value], 0
     while level and depth <= MAX_DEPTH:

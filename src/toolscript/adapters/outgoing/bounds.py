@@ -15,6 +15,8 @@ MAX_CHAT_BYTES = 10**6
 MAX_EMBEDDINGS_BYTES = 32 * 2**20
 # 500 scores have 50 kB; some services repeat the passages.
 MAX_RERANK_BYTES = 8 * 2**20
+# The description of an API: the largest of 2 600 public ones has 47 MB, the next 20.
+MAX_DOCUMENT_BYTES = 64 * 2**20
 
 # What lists, objects and their values need in memory, whatever few bytes they are written with. An answer of 60 MB that
 # consists of `[],` would take 3.6 GB, and 20 s of the event loop.

@@ -30,7 +30,7 @@ def _list_values(spec: ServerSpec) -> Iterator[str]:
             yield value.rpartition(" ")[2]  # without `Bearer`
     words = [word for each in spec.args for word in each.split("=", 1)]
     yield from (value for name, value in pairwise(words) if name[:1] == "-" and is_secret_argument(name.lstrip("-")))
-    for address in (spec.url, *spec.args):
+    for address in (spec.url, spec.openapi, *spec.args):
         parts = urlsplit(address) if "://" in address else urlsplit("")
         yield unquote(parts.password or "")
         yield from (value for name, value in parse_qsl(parts.query) if is_secret_argument(name))

@@ -54,6 +54,8 @@ async def probe(spec: ServerSpec, token: str | None = None) -> httpx2.Response:
         return await fetch(
             "GET", spec.url, reach=None, headers=headers | {"Accept": "text/event-stream"}, read_body=False
         )
+    if spec.transport is Transport.OPENAPI:
+        return await fetch("GET", spec.url, reach=None, headers=headers, read_body=False)
     body = {"jsonrpc": "2.0", "id": 1, "method": "ping"}  # opens no session
     accept = {"Accept": "application/json, text/event-stream"}
     return await fetch("POST", spec.url, reach=None, headers=headers | accept, json=body, read_body=False)

@@ -17,7 +17,7 @@ const STATES = {
   stopped: ["", "warn", "Not running: calls are refused until somebody starts it"],
 };
 
-const REMOTE = new Set(["http", "sse"]);
+const REMOTE = new Set(["http", "sse", "openapi"]);
 
 export function Server({ server, isOpen, onToggle }) {
   const offers = [["tools", "tool"], ["prompts", "prompt"], ["resources", "resource"]].filter(([name]) => server[name]);

@@ -1,0 +1,1 @@
+"""Servers that are an HTTP API with an OpenAPI document."""
