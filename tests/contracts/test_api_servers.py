@@ -39,8 +39,8 @@ class Connected:
         self.server = server
         self.items = items
 
-    async def call(self, name: str, within: float = TIMEOUT_SECONDS, **arguments: Any) -> CallResult:
-        return await self.server.call(self.items[name], arguments, within=within)
+    async def call(self, tool: str, /, within: float = TIMEOUT_SECONDS, **arguments: Any) -> CallResult:
+        return await self.server.call(self.items[tool], arguments, within=within)
 
 
 @asynccontextmanager
@@ -90,7 +90,7 @@ async def test_an_answer_in_json_is_structured_and_names_the_next_page(api: PetA
 
 async def test_each_argument_goes_where_the_document_has_it(api: PetApi) -> None:
     async with connecting(api.spec(headers={"X-Key": "k", "Cookie": "own=1"})) as pets:
-        await pets.call("getPet", petId="a/b c?#%2e", X_Trace="t", **{"X-Trace": "t 1"}, flavour="x;y=z")
+        await pets.call("getPet", petId="a/b c?#%2e", flavour="x;y=z", **{"X-Trace": "t 1"})
         seen = api.seen[-1]
         assert seen["path"] == "/v1/pets/a%2Fb%20c%3F%23%252e"
         assert (seen["headers"]["x-trace"], seen["headers"]["x-key"]) == ("t 1", "k")
@@ -170,7 +170,7 @@ async def test_an_api_that_is_gone_fails_the_call_and_counts_as_lost() -> None:
 @pytest.mark.req("X-11")
 async def test_an_answer_above_the_limit_fails_and_the_next_call_works(api: PetApi) -> None:
     async with connecting(api.spec(), max_bytes=1000) as pets:
-        with pytest.raises(UpstreamFailed, match="larger than .* raise TOOLSCRIPT_CALL_MAX_MIB"):
+        with pytest.raises(UpstreamFailed, match=r"larger than .* raise TOOLSCRIPT_CALL_MAX_MIB"):
             await pets.call("fail", status=200, text="x" * 2000)
         assert (await pets.call("getPet", petId="7")).structured == PETS[0]
 
@@ -268,7 +268,7 @@ async def test_what_an_api_cannot_do_is_said(api: PetApi) -> None:
 @pytest.mark.parametrize(
     ("document", "problem"),
     [
-        (b"openapi: 3.0.0\npaths:\n  /a: [", r"not valid YAML: .* \(line 3, column 9\)"),
+        (b"openapi: 3.0.0\npaths:\n  /a: ]", r"not valid YAML: .* \(line 3, column 7\)"),
         (b'{"openapi": "3.0.0",\n "paths": {]}', r"not valid JSON: .* \(line 2, column 12\)"),
         (b"name: x\n", r"not an OpenAPI document: it has no key `openapi` or `swagger` \(its keys: name\)"),
         (b"openapi: 4.0.0\npaths: {}", r"/openapi: version '4.0.0' is not supported: use swagger 2.0"),
@@ -303,7 +303,7 @@ async def test_a_document_elsewhere_gets_no_credentials_and_its_redirects_lead_n
         api, other = (stack.enter_context(PetApi()) for _ in range(2))
         moved = f"{other.url}/moved?to={api.url}/pets"
         spec = api.spec(url=api.url, openapi=moved, headers={"X-Key": "secret-key"})
-        with pytest.raises(Unavailable, match="redirects to .*: give that address instead"):
+        with pytest.raises(Unavailable, match=r"redirects to .*: give that address instead"):
             await stack.enter_async_context(connecting(spec))
         assert "x-key" not in other.seen[0]["headers"]
         assert api.seen == []

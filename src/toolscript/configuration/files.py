@@ -295,16 +295,31 @@ class _ServerEntry:
         if transport is Transport.STDIO:
             command, args, cwd = self._read_command(), self._read_list("args"), self._read_path("cwd")
             return replace(spec, command=command, args=args, env=self._read_env(), cwd=str(cwd) if cwd else None)
-        openapi = self._read_document(url_node) if transport is Transport.OPENAPI else ""
-        if url_node is None and not openapi:
-            needed = "an `openapi` document, and for a file a `url`" if transport is Transport.OPENAPI else "a url"
-            self.source.report(self.node, f"a server of type {transport} needs {needed}")
+        if transport is Transport.OPENAPI:
+            return self._build_api(spec, url_node)
+        if url_node is None:
+            self.source.report(self.node, f"a server of type {transport} needs a url")
             return None
-        url = self._read_url(url_node) if url_node else openapi
-        if transport is Transport.HTTP and not type_node and url_node and url_node.name != "httpUrl":
-            transport = Transport.SSE if urlsplit(url).path.rstrip("/").endswith("/sse") else transport
-        spec = replace(spec, transport=transport, url=url, openapi=openapi)
-        return replace(spec, headers=self._read_headers(), oauth=self._read_oauth())
+        url = self._read_url(url_node)
+        if not type_node and url_node.name != "httpUrl" and urlsplit(url).path.rstrip("/").endswith("/sse"):
+            transport = Transport.SSE
+        return replace(spec, transport=transport, url=url, headers=self._read_headers(), oauth=self._read_oauth())
+
+    def _build_api(self, spec: ServerSpec, url_node: JsoncNode | None) -> ServerSpec:
+        """The server of an API: its document is a file or at a URL, where its address may be missing."""
+        node = self._get("openapi")
+        document = (self.source.resolve(node) or "") if node else ""
+        if node is None:
+            self.source.report(self.node, "a server of type openapi needs an openapi: the file or URL of its document")
+        elif "://" in document:
+            document = self._read_url(node)
+        elif document:
+            document = str(self.source.folder / _expand_home(document, self.source.home))
+            if url_node is None:
+                example = "https://example.com/v1"
+                self.source.report(node, f"is a file, so the entry needs the `url` that calls go to, such as {example}")
+        url = self._read_url(url_node) if url_node else document
+        return replace(spec, url=url, openapi=document, headers=self._read_headers(), oauth=self._read_oauth())
 
     def _get(self, name: str) -> JsoncNode | None:
         node = self.members.get(name)
@@ -367,9 +382,7 @@ class _ServerEntry:
                 if key != intended:
                     self.source.report(node, f'unknown key, did you mean "{intended}"?')
                     return
-        choices = (
-            "a command (a program to start), a url (a server to connect to) or an openapi (the document of an API)"
-        )
+        choices = "a command (a program to start), a url (a server to connect to) or an openapi (an API's document)"
         self.source.report(self.node, f"needs {choices}")
 
     def _read_command(self) -> str:
@@ -385,18 +398,6 @@ class _ServerEntry:
     def _read_path(self, name: str) -> Path | None:
         node = self._get(name)
         return self.source.resolve_path(node) if node else None
-
-    def _read_document(self, url_node: JsoncNode | None) -> str:
-        """The URL or the file of an API's document; empty if there is none, or with a problem reported."""
-        node = self._get("openapi")
-        text = self.source.resolve(node) if node else None
-        if node is None or not text or "://" in text:
-            return self._read_url(node) if node and text else ""
-        if url_node is None:
-            self.source.report(
-                node, "is a file, so the entry needs the `url` that calls go to, such as https://example.com/v1"
-            )
-        return str(self.source.folder / _expand_home(text, self.source.home))
 
     def _read_url(self, node: JsoncNode) -> str:
         url = self.source.resolve(node)

@@ -266,6 +266,18 @@ def test_a_server_with_a_url(place: ConfigurationFolders) -> None:
     assert "s3cret" not in repr(spec)
 
 
+@pytest.mark.req("O-01")
+def test_an_api_has_a_document_and_an_address(place: ConfigurationFolders) -> None:
+    spec = place.spec(openapi="pets.yaml", url="https://example.com/v1", headers={"X-Key": "${TOKEN}"})
+    file, url = str(place.folder / "pets.yaml"), "https://example.com/sse"
+    address = {"url": "https://example.com/v1", "headers": {"X-Key": "s3cret"}}
+    assert spec == ServerSpec("one", Transport.OPENAPI, openapi=file, **address)
+    assert place.spec(openapi=url) == ServerSpec("one", Transport.OPENAPI, openapi=url, url=url)
+    digests = {place.spec(openapi=each, url=url).digest for each in ("a.yaml", "b.yaml", url)}
+    assert len(digests) == 3
+    assert "example.com" not in repr(spec)
+
+
 @pytest.mark.req("G-01")
 @pytest.mark.parametrize(
     ("cwd", "folder"),
@@ -375,7 +387,19 @@ def test_a_variable_that_cannot_be_resolved_is_named(place: ConfigurationFolders
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [
-        ({}, [": needs a command (a program to start) or a url (a server to connect to)"]),
+        (
+            {},
+            [": needs a command (a program to start), a url (a server to connect to) or an openapi (an API's"],
+        ),
+        ({"openapy": "https://example.com/a"}, ['openapy: unknown key, did you mean "openapi"?']),
+        ({"openapi": "a.yaml"}, ["openapi: is a file, so the entry needs the `url` that calls go to, such as https:"]),
+        ({"openapi": "ftp://x/a"}, ["openapi: must be an http or https URL with a host"]),
+        ({"openapi": 7, "url": "https://example.com"}, ["openapi: must be a string, not a number"]),
+        (
+            {"type": "openapi", "command": "x"},
+            [": a server of type openapi needs an openapi: the file or URL of its"],
+        ),
+        ({"openapi": "https://x.org", "command": "x"}, [": has both command and openapi: remove one, or set type"]),
         ({"comand": "x"}, ['comand: unknown key, did you mean "command"?']),
         ({"URL": "https://example.com"}, ['URL: unknown key, did you mean "url"?']),
         ({"command": "x", "envs": {}, "Cwd": "."}, ['envs: unknown key, did you mean "env"?', "Cwd: unknown key"]),
@@ -385,7 +409,7 @@ def test_a_variable_that_cannot_be_resolved_is_named(place: ConfigurationFolders
         ({"url": "https://example.com", "header": {}}, ['header: unknown key, did you mean "headers"?']),
         ({"type": "stdio"}, [": a server of type stdio needs a command"]),
         ({"type": "http", "command": "x"}, [": a server of type http needs a url"]),
-        ({"type": "ws", "url": "ws://x"}, ["type: must be stdio, http (or streamable-http) or sse"]),
+        ({"type": "ws", "url": "ws://x"}, ["type: must be stdio, http (or streamable-http), sse or openapi"]),
         ({"command": " "}, ["command: must not be empty"]),
         ({"command": ["x"]}, ["command: must be a string, not a list"]),
         ({"command": "x", "args": "-y x"}, ["args: must be a list of strings, not a string"]),

@@ -59,6 +59,8 @@ def test_a_folder_that_is_given_stays() -> None:
     assert convert(PROJECT, command="x", cwd="/srv")[0]["cwd"] == "/srv"
     assert convert(PROJECT, command="x", cwd="sub")[0]["cwd"] == "/code/shop/sub"
     assert "cwd" not in convert(PROJECT, url="https://example.com/mcp")[0]
+    assert convert(PROJECT, openapi="api.yaml")[0] == {"openapi": "/code/shop/api.yaml"}
+    assert convert(PROJECT, openapi="https://api.example/a")[0] == {"openapi": "https://api.example/a"}
 
 
 @pytest.mark.parametrize("entry", [{"command": "${workspaceFolder}/run"}, {"command": "x", "cwd": "sub"}])

@@ -86,6 +86,15 @@ def test_what_will_run_is_shown_and_not_what_will_not(plan: Plan) -> None:
     assert "has both command and url" in (server.problem or "")
 
 
+@pytest.mark.req("O-01")
+def test_an_api_is_shown_with_its_document_and_its_address(plan: Plan) -> None:
+    (server,) = plan({"pets": {"openapi": "pets.yaml", "url": "https://api.example/v1", "headers": {"X-Key": "abc"}}})
+    shown = (server.transport, server.runs, server.variables, server.problem)
+    assert shown == ("openapi", "pets.yaml at https://api.example/v1", ("X-Key",), None)
+    (server,) = plan({"pets": {"openapi": "https://api.example/openapi.json"}})
+    assert (server.runs, server.problem) == ("https://api.example/openapi.json", None)
+
+
 @pytest.mark.parametrize(
     ("entry", "problem"),
     [

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 from toolscript.adapters.openapi.document import Document, describe_kind, point_to
 from toolscript.adapters.openapi.schemas import SchemaWriter, write_object
@@ -135,7 +135,8 @@ class _OperationReader:
         return {"id": _text(operation.get("operationId")), "tool": tool, "plan": plan}
 
     def _is_elsewhere(self, servers: Any) -> bool:
-        return bool(servers) and servers != self._document.root.get("servers") and isinstance(servers, list)
+        own, known = _list_places(servers), _list_places(self._document.root.get("servers")) or {("", "")}
+        return bool(own) and all(host not in {"", each} or path != at for host, path in own for each, at in known)
 
     def _describe(self, operation: Mapping[str, Any], label: str) -> dict[str, Any]:
         summary, text = _text(operation.get("summary")).strip(), _text(operation.get("description")).strip()
@@ -336,6 +337,12 @@ class _OperationReader:
         if isinstance(target.get("allOf"), list):
             return all(map(self._wraps, target["allOf"])) and "properties" not in target
         return target.get("type") != "object" and "properties" not in target
+
+
+def _list_places(servers: Any) -> set[tuple[str, str]]:
+    """Host and path of each server."""
+    urls = [urlsplit(_fill(each)) for each in _list(servers) if isinstance(each, Mapping)]
+    return {(url.netloc.lower(), url.path.rstrip("/")) for url in urls}
 
 
 def _kinds_of(media: str) -> str:

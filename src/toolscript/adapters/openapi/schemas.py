@@ -19,7 +19,7 @@ MAX_DEPTH = 30
 MAX_PARTS = 1_000
 MAX_EXAMPLE = 200
 # Tried in this order when a schema is larger than it may be.
-DEPTHS = (MAX_DEPTH, 8, 4, 2)
+DEPTHS = (MAX_DEPTH, 8, 4, 2, 1, 0)
 BASE64 = "The bytes of a file, in base64."
 
 _TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
