@@ -41,7 +41,7 @@ def web() -> Iterator[Callable[[Transport], ServerSpec]]:
         yield spec
 
 
-@pytest.fixture(params=[each for each in Transport if each is not Transport.INTERNAL])
+@pytest.fixture(params=[Transport.STDIO, Transport.HTTP, Transport.SSE])
 def spec(request: pytest.FixtureRequest, web: Callable[[Transport], ServerSpec]) -> ServerSpec:
     """A healthy server, over each transport."""
     return (

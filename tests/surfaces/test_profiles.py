@@ -23,12 +23,13 @@ from toolscript.app.app import App, open_app
 from toolscript.domain.access import Scope
 from toolscript.domain.catalog import Item, ItemType, Skill
 from toolscript.domain.profiles import ItemRules, Profile
+from toolscript.domain.servers import ServerSpec, Transport
 from toolscript.settings import load_settings
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.served_app import ServedApp
 from toolscript.surfaces.mcp.definitions import TOOL_SCOPES, TOOLS
 
-pytestmark = pytest.mark.req("G-13", "G-14")
+pytestmark = pytest.mark.req("G-13", "G-14", "O-01")
 
 READ_ONLY = {"readOnlyHint": True}
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
@@ -38,13 +39,21 @@ ITEMS = [
     Item("post", "send_email", "Send an email message", input_schema=SCHEMA),
     Item("post", "fetch_email", "Fetch an email message", input_schema=SCHEMA, annotations=READ_ONLY),
     Item("post", "summary", "Summarise the mailbox", type=ItemType.PROMPT),
+    Item(
+        "shop",
+        "listOrders",
+        "List the orders",
+        input_schema=SCHEMA,
+        annotations=READ_ONLY | {"operation": "GET /orders"},
+    ),
+    Item("shop", "placeOrder", "Place an order", input_schema=SCHEMA, annotations={"operation": "POST /orders"}),
     Item("disk", "notes", "The notes", type=ItemType.RESOURCE, annotations={"uri": "file:///notes"}),
 ]
 SKILLS = {"files": ["disk__read_file", "disk__write_file"], "mail": ["post__send_email", "post__fetch_email"]}
 RULES = [
     Profile("disk", allow=ItemRules(servers=("disk",))),
     Profile("reader", read_only=True),
-    Profile("quiet", deny=ItemRules(tools=("post__send_*", "write_file"))),
+    Profile("quiet", deny=ItemRules(tools=("post__send_*", "write_file", "list*"))),
     Profile("mailers", allow=ItemRules(skills=("mail",)), deny=ItemRules(tools=("fetch_*",))),
     Profile("nothing", allow=ItemRules()),
     Profile("staff", allow=ItemRules(servers=("post",)), keys=frozenset({"staff-key"})),
@@ -53,12 +62,25 @@ PROFILES = [replace(each, pinned=("*__*",)) for each in RULES]
 VISIBLE = {
     "default": {item.id for item in ITEMS},
     "disk": {"disk__read_file", "disk__write_file", "disk__resource:notes"},
-    "reader": {"disk__read_file", "post__fetch_email", "post__prompt:summary", "disk__resource:notes"},
-    "quiet": {"disk__read_file", "post__fetch_email", "post__prompt:summary", "disk__resource:notes"},
+    "reader": {
+        *("disk__read_file", "post__fetch_email", "post__prompt:summary", "disk__resource:notes"),
+        "shop__listOrders",
+    },
+    "quiet": {
+        *("disk__read_file", "post__fetch_email", "post__prompt:summary", "disk__resource:notes"),
+        "shop__placeOrder",
+    },
     "mailers": {"post__send_email"},
     "nothing": set[str](),
 }
-QUERIES = ["read or write a file", "send an email message", "summarise the mailbox", "notes", *VISIBLE["default"]]
+QUERIES = [
+    "read or write a file",
+    "send an email message",
+    "summarise the mailbox",
+    "notes",
+    "orders",
+    *VISIBLE["default"],
+]
 OPERATOR_KEY = "the key of the operator"
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 
@@ -113,7 +135,8 @@ async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
             for item_id in item_ids:
                 await opened.skills.assign(item_id, [skill])
         opened.profiles.replace(PROFILES)
-        await opened.gateway.apply([make_scripted_server(name, crash=True) for name in ("disk", "post")])
+        shop = ServerSpec("shop", Transport.OPENAPI, url="http://127.0.0.1:9", openapi=str(folder / "none.yaml"))
+        await opened.gateway.apply([*(make_scripted_server(name, crash=True) for name in ("disk", "post")), shop])
         await opened.gateway.settle(60)
         yield opened
 
@@ -138,7 +161,7 @@ async def http(app: App) -> AsyncIterator[httpx.AsyncClient]:
 def read_overview(description: str) -> set[str]:
     """The servers and skills that the description of `search_tools` names."""
     overview = description.removeprefix(TOOLS[0].description or "?")
-    return {name for name in ("disk", "post", "files", "mail") if re.search(rf"\b{name}\b", overview)}
+    return {name for name in ("disk", "post", "shop", "files", "mail") if re.search(rf"\b{name}\b", overview)}
 
 
 def find_ids(text: str) -> set[str]:
@@ -260,7 +283,7 @@ async def test_metrics_name_no_hidden_server(app: App) -> None:
     app.profiles.replace([*PROFILES, staff])
     async with serve(app) as http:
         await Client(http).post("/tools/disk__read_file", {})
-        for key, servers in [(secret, {"post"}), (OPERATOR_KEY, {"post", "disk"})]:
+        for key, servers in [(secret, {"post"}), (OPERATOR_KEY, {"post", "disk", "shop"})]:
             metrics = (await Client(http, key).get("/metrics")).text
             assert set(re.findall(r'server="(\w+)"', metrics)) == servers
             assert "toolscript_http_requests_total" in metrics
@@ -298,7 +321,7 @@ async def test_a_default_profile_is_for_all_who_have_no_other(app: App) -> None:
     _, secret = await app.keys.create("agent", [Scope.SEARCH])
     async with serve(app) as http:
         listed = (await Client(http, secret).get("/tools")).json()["tools"]
-        assert {tool["serverName"] for tool in listed} == {"disk"}
+        assert {tool["serverName"] for tool in listed} == {"disk", "shop"}
     app.profiles.replace(PROFILES)
 
 

@@ -150,9 +150,8 @@ class _OperationReader:
             hints["destructiveHint"] = True
         if self._method in {*SAFE_METHODS, "put", "delete"}:
             hints["idempotentHint"] = True
-        title = {"title": summary} if 0 < len(summary) <= MAX_TITLE else {}
         about = {**hints, "openWorldHint": True, "operation": label, **({"tags": tags} if tags else {})}
-        return {"name": "", **title, "description": "\n\n".join(parts) or label, "annotations": about}
+        return {"name": "", "description": "\n\n".join(parts) or label, "annotations": about}
 
     def _read_parameters(self, stated: list[Any], given: frozenset[str]) -> list[dict[str, Any]]:
         """Adds the parameters of the request; returns those that Swagger 2 has for the body."""
