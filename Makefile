@@ -70,6 +70,13 @@ $(VENV)/.clients: $(TOOLCHAIN)/clients/package.json $(TOOLCHAIN)/clients/package
 	$(BIN)/npm ci --prefix $(VENV)/clients --ignore-scripts >/dev/null
 	@touch $@
 
+# Documents of public APIs, 45 MB packed, so only for `make test-all`.
+$(VENV)/.apis: $(TOOLCHAIN)/apis/package.json $(TOOLCHAIN)/apis/package-lock.json | $(VENV)/.dev
+	@mkdir -p $(VENV)/apis
+	@cp $(TOOLCHAIN)/apis/package.json $(TOOLCHAIN)/apis/package-lock.json $(TOOLCHAIN)/.npmrc $(VENV)/apis
+	$(BIN)/npm ci --prefix $(VENV)/apis --ignore-scripts >/dev/null
+	@touch $@
+
 run: $(VENV)/.run  ## Install, connect to the configured servers (or a demo), and serve HTTP and MCP
 	$(BIN)/toolscript gateway start --port $(PORT)
 
@@ -87,10 +94,10 @@ test-all coverage: export TOOLSCRIPT_TEST_KILL_ROUNDS ?= 6
 test-all coverage: export TOOLSCRIPT_TEST_FILES ?= 100
 test-all coverage: export TOOLSCRIPT_TEST_API_EXAMPLES ?= 12
 test-all coverage: export TOOLSCRIPT_TEST_CLIENT_ROUNDS ?= 1
-test-all: $(ALL_TOOLS) $(VENV)/.inspector $(VENV)/.clients  ## Everything there is, before an issue is called resolved
+test-all: $(ALL_TOOLS) $(VENV)/.inspector $(VENV)/.clients $(VENV)/.apis  ## Everything there is, before an issue is called resolved
 	$(PYTEST) --hypothesis-profile thorough --durations=50
 
-coverage: $(ALL_TOOLS) $(VENV)/.inspector $(VENV)/.clients  ## Everything there is, and which lines it reaches
+coverage: $(ALL_TOOLS) $(VENV)/.inspector $(VENV)/.clients $(VENV)/.apis  ## Everything there is, and which lines it reaches
 	$(PYTEST) --hypothesis-profile thorough --durations=50 --cov --cov-report=term
 
 check: $(VENV)/.dev  ## Lint, formatting, types
@@ -131,6 +138,7 @@ lock: $(BIN)/uv  ## Renew the lock files from what asks for packages
 	@$(MAKE) --no-print-directory $(VENV)/.dev  # npm comes with it
 	$(BIN)/npm install --prefix $(TOOLCHAIN) --package-lock-only --ignore-scripts >/dev/null
 	$(BIN)/npm install --prefix $(TOOLCHAIN)/clients --package-lock-only --ignore-scripts --omit-lockfile-registry-resolved >/dev/null
+	$(BIN)/npm install --prefix $(TOOLCHAIN)/apis --package-lock-only --ignore-scripts --omit-lockfile-registry-resolved >/dev/null
 	$(BIN)/npm install --prefix $(TOOLCHAIN)/inspector --package-lock-only --ignore-scripts --omit-lockfile-registry-resolved >/dev/null
 
 clean:           ## Remove the environment and caches

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.fixtures.api_documents import read_sample
 from tests.fixtures.examples import choose, scale_examples
 from tests.fixtures.http_services import HttpDouble
 from toolscript.codegen.python import generate_python
@@ -24,6 +25,8 @@ from toolscript.domain.catalog import Item
 BIN = Path(sys.executable).parent
 DENO, NODE = BIN / "deno", BIN / "node"
 TSC = BIN.parent / "node" / "node_modules" / ".bin" / "tsc"
+
+MAX_OPERATIONS = 60
 
 # Stricter than --strict: users may compile generated files with any of these options.
 COMPILER_OPTIONS = {
@@ -287,10 +290,13 @@ def _compile(command: list[str | Path], folder: Path) -> None:
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"[:5000]
 
 
-@pytest.fixture(scope="module", params=["hostile", pytest.param("real", marks=pytest.mark.extended)])
+@pytest.fixture(scope="module", params=choose(["hostile", "real", "apis"], "hostile"))
 def modules(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a TypeScript and a Python module for each group of tools."""
-    groups = _hostile() if request.param == "hostile" else _real(request.getfixturevalue("shared_data"))
+    if request.param == "apis":
+        groups = {name: list(api.items)[:MAX_OPERATIONS] for name, api in read_sample().items()}
+    else:
+        groups = _hostile() if request.param == "hostile" else _real(request.getfixturevalue("shared_data"))
     folder = tmp_path_factory.mktemp(request.param)
     for name, items in {**groups, "client": CLIENT}.items():
         stem = re.sub(r"\W", "_", name)

@@ -99,7 +99,7 @@ async def test_operations_are_found_called_generated_and_audited(tmp_path: Path,
         log = (await scene.http.get("/api/v1/servers/pets/log")).json()["lines"]
         assert any(line["text"].startswith("GET /pets/{petId}: HTTP status 200 in ") for line in log)
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            while len(calls := (await scene.http.get("/api/v1/calls")).json()["calls"]) < 5:  # noqa: ASYNC110
+            while len(calls := (await scene.http.get("/api/v1/calls")).json()["events"]) < 5:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         assert {(call["tool"], call["server"]) for call in calls} == {
             ("pets__getPet", "pets"),

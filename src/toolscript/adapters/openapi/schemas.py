@@ -134,7 +134,7 @@ class SchemaWriter:
         elif (
             (key in _NUMBERS and _is_number(value))
             or (key in _LENGTHS and isinstance(value, int) and not isinstance(value, bool) and value >= 0)
-            or (key in _TEXTS and isinstance(value, str))
+            or (key in _TEXTS and isinstance(value, str) and (key != "pattern" or _is_pattern(value)))
             or (key in _FLAGS and value is True)
             or (key in {"const", "default"} and _is_scalar(value))
         ):
@@ -212,6 +212,15 @@ def _allow_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_pattern(text: str) -> bool:
+    """Whether Python reads the pattern: many are for other languages, and validators refuse the whole schema then."""
+    try:
+        re.compile(text)
+    except (re.error, OverflowError, RecursionError):
+        return False
+    return True
 
 
 def _is_scalar(value: Any) -> bool:
