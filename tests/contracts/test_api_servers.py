@@ -218,7 +218,7 @@ async def test_the_address_of_a_document_counts_only_within_its_origin(api: PetA
         assert (len(other.seen), api.seen) == (1, [])
 
 
-async def test_parameters_with_a_value_in_the_configuration_are_not_asked_for(api: PetApi) -> None:
+async def test_parameters_with_a_value_in_the_configuration_are_no_arguments(api: PetApi) -> None:
     async with connecting(api.spec(url=f"{api.url}?key=abcd", headers={"X-Trace": "mine"})) as pets:
         assert pets.items["search"].parameters == ["where"]
         assert pets.items["getPet"].parameters == ["petId", "flavour"]
@@ -258,7 +258,7 @@ async def test_a_changed_file_is_noticed_and_an_old_definition_is_not_called(api
             await pets.server.call(old, {}, within=TIMEOUT_SECONDS)
 
 
-async def test_what_an_api_cannot_do_is_said(api: PetApi) -> None:
+async def test_what_an_api_cannot_do_is_an_error(api: PetApi) -> None:
     async with connecting(api.spec()) as pets:
         assert await pets.server.complete({}, within=1) == {"completion": {"values": []}}
         with pytest.raises(UpstreamFailed, match="reports no changes"):

@@ -113,12 +113,12 @@ async def test_a_changed_operation_waits_in_quarantine(tmp_path: Path, api: PetA
     async with opening(tmp_path, api) as scene:
         api.document = api.document.replace(b"Get one pet by its id", b"Get one pet, and mail it to us")
 
-        def is_held() -> bool:
+        def is_quarantined() -> bool:
             item = scene.app.snapshots.find_item("pets__getPet")
             return bool(item and item.quarantine)
 
         await scene.app.gateway.refresh()
-        await scene.wait_until(is_held)
+        await scene.wait_until(is_quarantined)
         refused = await scene.call("pets__getPet", petId="7")
         assert (refused.status_code, refused.json()["error"]["code"]) == (409, "QUARANTINED")
         (change,) = (await scene.http.get("/api/v1/quarantine/pets__getPet")).json()["changes"]
@@ -138,8 +138,8 @@ async def test_approvals_exclusions_and_sleep_hold_for_operations(tmp_path: Path
         (server,) = (await scene.http.get("/servers")).json()["servers"]
         assert server["state"] in {"asleep", "ready"}
         assert (await scene.call("pets__getPet", petId="7")).status_code == 200
-        asked = await scene.call("pets__add-pet", name="Tom", kind="cat")
-        assert asked.json()["error"]["code"] == "APPROVAL_REQUIRED"
+        waiting = await scene.call("pets__add-pet", name="Tom", kind="cat")
+        assert waiting.json()["error"]["code"] == "APPROVAL_REQUIRED"
         assert (await scene.call("pets__deletePet", petId="7")).status_code == 404
         assert [each["method"] for each in api.seen] == ["GET"]
 

@@ -19,7 +19,7 @@ import httpx2
 from toolscript.adapters.mcp.messages import HINT
 from toolscript.adapters.mcp.oauth.bearer import BearerAuth
 from toolscript.adapters.mcp.server_log import ServerLog
-from toolscript.adapters.openapi.request import BaseAddress, Request, build_request, choose_base, find_origin
+from toolscript.adapters.openapi.request import ApiRequest, BaseAddress, build_request, choose_base, find_origin
 from toolscript.adapters.openapi.response import read_result
 from toolscript.adapters.openapi.source import ApiDescription, find_stamp, read_description
 from toolscript.adapters.outgoing.bounds import MAX_DOCUMENT_BYTES, MAX_REDIRECTS
@@ -165,7 +165,7 @@ class OpenApiServer:
     def _fail(self, text: str) -> UpstreamFailed:
         return UpstreamFailed(self._log.redact(text), details={"server": self._spec.name})
 
-    async def _send(self, request: Request) -> httpx2.Response:
+    async def _send(self, request: ApiRequest) -> httpx2.Response:
         """The answer, after redirects within the base address that repeat a reading request."""
         url = request.url
         sent: dict[str, Any] = {"headers": request.headers, "content": request.content}

@@ -22,7 +22,7 @@ class BadDocument(ValueError):
     """A document that cannot be used: what is wrong, where, and what is allowed."""
 
 
-class Document:
+class ApiDocument:
     """A document of a known version. `problems` has what was left out of it, each with its place."""
 
     def __init__(self, root: dict[str, Any]) -> None:
@@ -71,7 +71,7 @@ class Document:
         self.problems.append(f"{place}: {problem}")
 
 
-def parse_document(data: bytes) -> Document:
+def parse_document(data: bytes) -> ApiDocument:
     """Reads a document. Raises BadDocument with the line, or the JSON pointer, of what is wrong."""
     try:
         text = data.decode("utf-16" if data[:2] in {b"\xff\xfe", b"\xfe\xff"} else "utf-8-sig")
@@ -91,7 +91,7 @@ def parse_document(data: bytes) -> Document:
         raise BadDocument("nested too deeply") from None
     if not isinstance(root, dict):
         raise BadDocument(f"must be an object with `openapi` or `swagger`, not {describe_kind(root)}")
-    return Document(root)
+    return ApiDocument(root)
 
 
 def split_pointer(reference: str) -> list[str]:

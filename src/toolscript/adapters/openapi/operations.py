@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from toolscript.adapters.openapi.document import Document, describe_kind, point_to
+from toolscript.adapters.openapi.document import ApiDocument, describe_kind, point_to
 from toolscript.adapters.openapi.schemas import SchemaWriter, write_object
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
@@ -28,7 +28,7 @@ _FORM, _MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
 _COLLECTIONS = {"ssv": "spaceDelimited", "tsv": "spaceDelimited", "pipes": "pipeDelimited"}
 
 
-def list_operations(document: Document, given: frozenset[str]) -> Iterator[dict[str, Any]]:
+def list_operations(document: ApiDocument, given: frozenset[str]) -> Iterator[dict[str, Any]]:
     """Each operation as `{"tool": …, "plan": …}`: a tool as MCP lists it, and how to call it. Parameters in `given`
     (`header:x-key`, `query:key`) have a value in the configuration and are left out."""
     found = [
@@ -57,7 +57,7 @@ def list_operations(document: Document, given: frozenset[str]) -> Iterator[dict[
             yield {"tool": made["tool"], "plan": made["plan"]}
 
 
-def _read_path_item(document: Document, entry: Any, place: str) -> Mapping[str, Any]:
+def _read_path_item(document: ApiDocument, entry: Any, place: str) -> Mapping[str, Any]:
     item = document.follow(entry, place)
     if isinstance(item, Mapping):
         return item
@@ -86,7 +86,7 @@ def _clean_name(text: str) -> str:
 class _OperationReader:
     """Reads one operation."""
 
-    def __init__(self, document: Document, path: str, method: str, place: str, share: int) -> None:
+    def __init__(self, document: ApiDocument, path: str, method: str, place: str, share: int) -> None:
         self._document = document
         self._path = path
         self._method = method
@@ -368,7 +368,7 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def describe_document(document: Document) -> dict[str, Any]:
+def describe_document(document: ApiDocument) -> dict[str, Any]:
     """The title and the version of the API, and the addresses that the document names."""
     root, info = document.root, document.root.get("info")
     about = info if isinstance(info, Mapping) else {}
@@ -395,14 +395,14 @@ def _fill(server: Mapping[str, Any]) -> str:
     return re.sub(r"\{([^{}]+)\}", find, _text(server.get("url")))
 
 
-def summarize_problems(document: Document) -> list[str]:
+def summarize_problems(document: ApiDocument) -> list[str]:
     """The problems, each once, and how many more there are."""
     problems = list(dict.fromkeys(document.problems))
     more = len(problems) - MAX_PROBLEMS
     return [*problems[:MAX_PROBLEMS], *([f"and {more} more"] if more > 0 else [])]
 
 
-def write_lines(document: Document, given: frozenset[str]) -> Iterator[str]:
+def write_lines(document: ApiDocument, given: frozenset[str]) -> Iterator[str]:
     """The document in lines of JSON: what it is, its operations, its problems."""
     yield json.dumps({"about": describe_document(document)}, default=str)
     for operation in list_operations(document, given):

@@ -44,7 +44,7 @@ class BaseAddress:
 
 
 @dataclass(slots=True)
-class Request:
+class ApiRequest:
     """What is sent."""
 
     method: str
@@ -66,7 +66,7 @@ def find_origin(url: str) -> str:
 
 def build_request(
     plan: Mapping[str, Any], arguments: Mapping[str, Any], base: BaseAddress, headers: Mapping[str, str]
-) -> Request:
+) -> ApiRequest:
     """The request of a call. `headers` are those of the configuration: no argument replaces one. Raises
     InvalidArguments."""
     query = [(name, value) for name, value in plan["query"]]
@@ -97,7 +97,7 @@ def build_request(
         raise InvalidArguments("the arguments lead out of the address of the API")
     configured = [pair for pair in base.query if pair[0] not in {key for key, _ in query}]
     text = urlencode([*configured, *query], quote_via=quote)
-    request = Request(plan["method"], f"{url}?{text}" if text else url, sent)
+    request = ApiRequest(plan["method"], f"{url}?{text}" if text else url, sent)
     if plan["body"]:
         _add_body(request, plan["body"], arguments)
     return request
@@ -181,7 +181,7 @@ def _to_text(value: Any) -> str:
     return "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def _add_body(request: Request, plan: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
+def _add_body(request: ApiRequest, plan: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
     if "fields" in plan:
         value: Any = {name: arguments[argument] for argument, name in plan["fields"].items() if argument in arguments}
         if not value and not plan["required"]:
@@ -218,7 +218,7 @@ def _list_form(plan: Mapping[str, Any], value: Mapping[str, Any]) -> list[tuple[
     return pairs
 
 
-def _add_parts(request: Request, plan: Mapping[str, Any], value: Mapping[str, Any]) -> None:
+def _add_parts(request: ApiRequest, plan: Mapping[str, Any], value: Mapping[str, Any]) -> None:
     for name, each in value.items():
         media = plan["encoding"].get(name, {}).get("contentType")
         values = each if isinstance(each, list) else [each]

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from toolscript.adapters.openapi.document import Document, split_pointer
+from toolscript.adapters.openapi.document import ApiDocument, split_pointer
 
 MAX_NODES = 5_000
 MAX_DEPTH = 30
@@ -40,7 +40,7 @@ _RULES = _NUMBERS | _LENGTHS | _PARTS | _LISTS | {"enum", "const", "patternPrope
 class SchemaWriter:
     """Writes one schema and the definitions that it needs."""
 
-    def __init__(self, document: Document, *, is_input: bool, max_characters: int, depth: int = MAX_DEPTH) -> None:
+    def __init__(self, document: ApiDocument, *, is_input: bool, max_characters: int, depth: int = MAX_DEPTH) -> None:
         self._document = document
         self._is_input = is_input
         self._max_characters = max_characters
@@ -180,7 +180,7 @@ class SchemaWriter:
 
 
 def write_object(
-    document: Document,
+    document: ApiDocument,
     properties: Mapping[str, Any],
     required: Iterable[str],
     *,
