@@ -39,8 +39,8 @@ class Connected:
         self.server = server
         self.items = items
 
-    async def call(self, tool: str, /, within: float = TIMEOUT_SECONDS, **arguments: Any) -> CallResult:
-        return await self.server.call(self.items[tool], arguments, within=within)
+    async def call(self, tool: str, /, **arguments: Any) -> CallResult:
+        return await self.server.call(self.items[tool], arguments, within=TIMEOUT_SECONDS)
 
 
 @asynccontextmanager
@@ -148,7 +148,8 @@ async def test_secrets_of_the_configuration_are_not_repeated(api: PetApi) -> Non
 @pytest.mark.parametrize("is_late", [True, False], ids=["timeout", "cancelled"])
 async def test_a_call_ends_at_its_timeout_or_when_it_is_cancelled(api: PetApi, is_late: bool) -> None:
     async with connecting(api.spec()) as pets:
-        call = asyncio.create_task(pets.call("slow", within=0.3 if is_late else TIMEOUT_SECONDS))
+        within = 0.3 if is_late else TIMEOUT_SECONDS
+        call = asyncio.create_task(pets.server.call(pets.items["slow"], {}, within=within))
         while not is_late and not api.seen:  # noqa: ASYNC110  (another thread notes it)
             await asyncio.sleep(0.01)
         if not is_late:

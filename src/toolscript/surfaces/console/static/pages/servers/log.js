@@ -11,7 +11,7 @@ const NEAR_END = 24;
 export function ServerLog({ server }) {
   const log = useApi(`/api/v1/servers/${encodeURIComponent(server.name)}/log`, { version: server.logLines });
   return html`<section aria-label="Log"><h3>Log</h3>
-    ${server.transport !== "stdio" && html`<p class="muted">It runs elsewhere: these are the log messages that it sends, and the gateway's notes.</p>`}
+    ${server.transport !== "stdio" && html`<p class="muted">It runs elsewhere: these are ${server.transport === "openapi" ? "its calls" : "the log messages that it sends"}, and the gateway's notes.</p>`}
     <${Loaded} from=${log} rows=${3}>${({ lines }) => lines.length === 0 ? html`<p class="muted">Nothing yet.</p>` : html`<${Lines} lines=${lines} />`}</${Loaded}>
   </section>`;
 }
