@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from toolscript.adapters.openapi.document import parse_document
+from toolscript.adapters.openapi.document import BadDocument, parse_document
 from toolscript.adapters.openapi.operations import write_lines
 from toolscript.adapters.openapi.request import BaseAddress, build_request
 from toolscript.domain.errors import InvalidArguments
@@ -242,3 +242,23 @@ def test_an_answer_that_is_not_always_json_has_no_schema() -> None:
 @pytest.mark.req("X-11")
 def test_the_base_address_contains_only_what_is_below_it(url: str, is_inside: bool) -> None:
     assert BASE.contains(url) is is_inside
+
+
+@pytest.mark.parametrize(
+    ("document", "problem"),
+    [
+        (b"openapi: 3.0.0\npaths:\n  /a: ]", r"not valid YAML: .* \(line 3, column 7\)"),
+        (b'{"openapi": "3.0.0",\n "paths": {]}', r"not valid JSON: .* \(line 2, column 12\)"),
+        (b"name: x\n", r"not an OpenAPI document: it has no key `openapi` or `swagger` \(its keys: name\)"),
+        (b"openapi: 4.0.0\npaths: {}", r"/openapi: version '4.0.0' is not supported: use swagger 2.0"),
+        (b"openapi: 3.0.0\npaths: []", r"/paths: must be an object of operations by path, not a list"),
+        (b"- 1", r"must be an object with `openapi` or `swagger`, not a list"),
+        (b"\xff\xff", r"not valid UTF-8 \(line 1\)"),
+        (b"[" * 100_000, r"nested too deeply"),
+        (b"{" * 100_000, r"not valid JSON|nested too deeply"),
+    ],
+)
+@pytest.mark.req("X-03")
+def test_a_bad_document_names_the_place_and_what_is_allowed(document: bytes, problem: str) -> None:
+    with pytest.raises(BadDocument, match=problem):
+        parse_document(document)
