@@ -71,7 +71,7 @@ def build_request(
     InvalidArguments."""
     query = [(name, value) for name, value in plan["query"]]
     own = {name.lower(): value for name, value in headers.items()}
-    sent: dict[str, str] = {}
+    sent = {} if "accept" in own else {"Accept": "application/json, */*;q=0.5"}
     cookies: list[str] = [own["cookie"]] if "cookie" in own else []
     path: dict[str, str] = {}
     for parameter in plan["parameters"]:
