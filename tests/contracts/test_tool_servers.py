@@ -58,7 +58,7 @@ async def test_tools_prompts_and_resources_are_listed(spec: ServerSpec) -> None:
     async with McpServers().connect(spec, within=TIMEOUT_SECONDS) as server:
         listing = await server.list_items()
     assert listing.problems == []
-    assert {item.type for item in listing.items} == set(ItemType)
+    assert {item.type for item in listing.items} == set(ItemType) - {ItemType.AGENT_SKILL}
     echo = next(item for item in listing.items if item.name == "echo")
     assert (echo.id, echo.input_schema["required"]) == (f"{spec.name}__echo", ["text"])  # type: ignore[index]
     greet = next(item for item in listing.items if item.type is ItemType.PROMPT and item.name == "greet")

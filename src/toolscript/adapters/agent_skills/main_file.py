@@ -16,7 +16,7 @@ MAX_FRONTMATTER = 64 * 2**10
 _FRONTMATTER = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 
 
-class _Loader(yaml.SafeLoader):  # type: ignore[misc]
+class _FrontmatterLoader(yaml.SafeLoader):  # type: ignore[misc]
     """Reads what JSON can express. Without aliases: a few bytes with them can mean gigabytes."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012 (a table of the class that is extended)
@@ -44,7 +44,7 @@ def parse_main_file(content: bytes) -> tuple[dict[str, Any], str]:
     if len(found[1]) > MAX_FRONTMATTER:
         raise Invalid(f"its frontmatter has more than {MAX_FRONTMATTER // 2**10} KiB")
     try:
-        frontmatter = yaml.load(found[1], Loader=_Loader)  # noqa: S506 (a SafeLoader)
+        frontmatter = yaml.load(found[1], Loader=_FrontmatterLoader)  # noqa: S506 (a SafeLoader)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         place = f" (line {mark.line + 2})" if mark else ""

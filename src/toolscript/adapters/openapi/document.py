@@ -78,7 +78,7 @@ def parse_document(data: bytes) -> ApiDocument:
     except UnicodeDecodeError as error:
         raise BadDocument(f"not valid UTF-8 (line {data.count(10, 0, error.start) + 1})") from None
     try:
-        root = json.loads(text) if text.lstrip()[:1] in {"{", "["} else yaml.load(text, _Loader)  # noqa: S506
+        root = json.loads(text) if text.lstrip()[:1] in {"{", "["} else yaml.load(text, _DocumentLoader)  # noqa: S506
     except json.JSONDecodeError as error:
         raise BadDocument(f"not valid JSON: {error.msg} (line {error.lineno}, column {error.colno})") from None
     except yaml.MarkedYAMLError as error:
@@ -110,7 +110,7 @@ def describe_kind(value: object) -> str:
     return _KINDS.get(type(value), "a number")
 
 
-class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+class _DocumentLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
     """YAML 1.2's scalars, as OpenAPI wants them: no dates, no `yes` and `no`. Keys are strings."""
 
     yaml_implicit_resolvers: Mapping[str, Any] = {}
@@ -132,4 +132,4 @@ for _tag, _pattern, _first in (
     ("null", "~|null|Null|NULL|", ["~", "n", "N", ""]),
     ("merge", "<<", "<"),
 ):
-    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_pattern})$"), list(_first))
+    _DocumentLoader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_pattern})$"), list(_first))
