@@ -28,6 +28,7 @@ CODE: dict[str, tuple[str, ...]] = {
     "FastMCP's BM25 search": (),  # their code
     "The packaged encoder": _ENCODER,
     "Suggestions": ("retrieval", "services/tools", "services/catalogue", "pipe", "data/models"),
+    "Agent skills": ("retrieval", "services/tools", "services/catalogue", "data/models"),
     "Feedback": ("retrieval", "services/tools", "services/catalogue", "data/models"),
     "Relevance": ("retrieval", "services/documents", "services/knowledge", "data/models"),
     "Through skills": ("retrieval", "services/tools", "services/catalogue", "services/skills", "data/models"),

@@ -22,7 +22,14 @@ from toolscript.surfaces.http.dependencies import get_scope
 from toolscript.surfaces.http.errors import STATUSES
 from toolscript.surfaces.http.openapi import KEY, TOKEN
 from toolscript.surfaces.http.served_app import ServedApp
-from toolscript.surfaces.mcp.definitions import CACHE_HINTS, MAY_BE_EMPTY, RUN_CODE, TOOLS, build_instructions
+from toolscript.surfaces.mcp.definitions import (
+    CACHE_HINTS,
+    MAY_BE_EMPTY,
+    READ_SKILL,
+    RUN_CODE,
+    TOOLS,
+    build_instructions,
+)
 from toolscript.surfaces.mcp.early_answers import VERSIONS, collect_default_answers, format_answers
 
 ROOT = Path(__file__).parents[1]
@@ -204,7 +211,7 @@ def mcp() -> str:
         "",
         f"> {build_instructions([tool.name for tool in TOOLS])}",
     ]
-    for tool in [*TOOLS, RUN_CODE]:
+    for tool in [*TOOLS, READ_SKILL, RUN_CODE]:
         lines += ["", f"## {tool.name}", "", f"{tool.description}", "", "| argument | | meaning |", "|---|---|---|"]
         for name, schema in tool.input_schema["properties"].items():
             needed = "required" if name in tool.input_schema["required"] else "optional"

@@ -42,8 +42,10 @@ def open_index(kind: str, folder: Path, request: pytest.FixtureRequest) -> Vecto
             from qdrant_client import AsyncQdrantClient
 
             return QdrantServerIndex(AsyncQdrantClient(":memory:"))
-        case _:
+        case "qdrant-server":
             return QdrantServerIndex.at(str(SERVER_URL))
+        case _:
+            raise ValueError(f"no index is opened for {kind!r}")
 
 
 def open_knowledge(kind: str, folder: Path, request: pytest.FixtureRequest) -> KnowledgeStore:

@@ -31,7 +31,7 @@ from toolscript.adapters.sql.documents import ABANDONED_AFTER_SECONDS, SqlDocume
 from toolscript.app.app import App, open_app
 from toolscript.domain.catalog import Item
 from toolscript.domain.documents import Document
-from toolscript.services.catalogue.tool_points import TOOLS
+from toolscript.services.catalogue.item_points import TOOLS
 from toolscript.services.knowledge.ingest import IngestKnowledge
 from toolscript.services.knowledge.points import CHUNKS
 from toolscript.services.knowledge.search import KnowledgeQuery

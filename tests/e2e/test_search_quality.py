@@ -26,9 +26,9 @@ from toolscript.evaluation.metrics import mean, score_by_group
 from toolscript.ports.models import Embedder
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.catalogue.demo import parse_item
+from toolscript.services.catalogue.item_points import tools_collection
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.sync import Sync
-from toolscript.services.catalogue.tool_points import tools_collection
 from toolscript.services.tools.hybrid_search import ToolSearch
 from toolscript.services.tools.ranking import ToolRanking
 

@@ -67,10 +67,10 @@ from toolscript.services.access.own_logins import OwnLogins
 from toolscript.services.access.plans import Plans, load_plans
 from toolscript.services.access.profiles import Profiles
 from toolscript.services.access.rates import Buckets, Rates
+from toolscript.services.catalogue.item_points import TOOLS, WITHOUT_PASSAGES
 from toolscript.services.catalogue.skill_points import SKILLS
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.sync import Sync
-from toolscript.services.catalogue.tool_points import TOOLS, WITHOUT_PASSAGES
 from toolscript.services.catalogue.tool_steps import ToolSteps
 from toolscript.services.catalogue.visibility import Visibility
 from toolscript.services.documents.ingest import IngestDocuments

@@ -12,8 +12,8 @@ from toolscript.domain.errors import IndexDamaged, Invalid
 from toolscript.domain.search import Collection
 from toolscript.ports.indexes import VectorIndex
 from toolscript.ports.models import Embedder
+from toolscript.services.catalogue.item_points import TOOLS, tools_collection
 from toolscript.services.catalogue.skill_points import SKILLS, skills_collection
-from toolscript.services.catalogue.tool_points import TOOLS, tools_collection
 from toolscript.services.documents.points import DOCUMENTS, documents_collection
 from toolscript.services.knowledge.points import CHUNKS, EXTRACTIONS
 

@@ -1,5 +1,6 @@
 """Computes one confidence from 0 to 1 for each candidate, from similarity, words and names, and keeps the parts for the
-reason. The reason names only what changed the score. docs/decisions/0007 explains the design."""
+reason. The reason names only what changed the score. docs/decisions/0019 and 0007
+explain the design."""
 
 from __future__ import annotations
 

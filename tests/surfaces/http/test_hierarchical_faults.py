@@ -23,9 +23,9 @@ from toolscript.domain.search import Candidate, SimilarityRange
 from toolscript.retrieval.capabilities import load_capabilities
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.catalogue.demo import load_demo_items
+from toolscript.services.catalogue.item_points import TOOLS
 from toolscript.services.catalogue.skill_points import SKILLS
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
-from toolscript.services.catalogue.tool_points import TOOLS
 from toolscript.services.tools.hierarchical_search import HierarchicalSearch
 from toolscript.services.tools.ranking import ToolRanking
 from toolscript.settings import load_settings

@@ -154,9 +154,8 @@ async def test_over_mcp_a_token_lists_and_calls_the_tools_of_its_scopes(gateway:
     for scope in sorted(set(TOOL_SCOPES.values())):
         listed = await gateway.call("tools/list", gateway.sign(f"toolscript:{scope}", tenant_id="acme"))
         names = {tool["name"] for tool in listed.json()["result"]["tools"]}
-        assert names == {name for name, needed in TOOL_SCOPES.items() if needed == scope} - {
-            "run_code"
-        }  # off by default
+        of_scope = {name for name, needed in TOOL_SCOPES.items() if needed == scope}
+        assert names == of_scope - {"read_skill", "run_code"}  # without agent skills, and off by default
     call = {"name": "search_documents", "arguments": {"query": "tides"}}
     found = await gateway.call("tools/call", gateway.sign("documents", tenant_id="acme"), **call)
     assert "tides of acme" in found.text

@@ -40,7 +40,7 @@ from toolscript.domain.access import Principal
 from toolscript.domain.catalog import Item
 from toolscript.domain.documents import Document
 from toolscript.evaluation.datasets import demo_folder
-from toolscript.services.catalogue import tool_points
+from toolscript.services.catalogue import item_points
 from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.skill_points import SKILLS
 from toolscript.settings import DEFAULT_MODEL, load_settings
@@ -384,7 +384,7 @@ async def test_a_degraded_search_says_so_in_one_line(tmp_path: Path) -> None:
         text = await agent.text("search_tools", query="commit my changes to git", strategy="hybrid")
         assert text.splitlines()[0] == "Skills cannot be searched right now: searched everywhere."
         assert len(text.splitlines()) == 16  # and five hits, three lines each
-        await app.index.drop(tool_points.TOOLS)
+        await app.index.drop(item_points.TOOLS)
         text = await agent.text("search_tools", query="commit my changes to git", strategy="direct")
         assert text == "Tools cannot be searched right now: try again in a moment."
         assert "skills cannot be searched right now" in await agent.refusal("search_skills", query="git")

@@ -183,6 +183,7 @@ async def test_an_older_client_over_stdio_is_notified_on_its_connection(connect:
         assert refused.value.code == INVALID_PARAMS
 
 
+@pytest.mark.extended  # it waits for its gateway for 30 s
 @pytest.mark.parametrize("mode", choose(["legacy", "auto"], "auto"))
 async def test_a_process_that_forwards_outlives_the_gateway_that_it_listens_to(mode: Any, notes: Notes) -> None:
     (notes.folder / "other").mkdir()

@@ -12,8 +12,8 @@ from toolscript.app.app import open_app
 from toolscript.app.collections import ALL
 from toolscript.domain.documents import Document
 from toolscript.domain.errors import IndexDamaged
+from toolscript.services.catalogue.item_points import TOOLS
 from toolscript.services.catalogue.skill_points import SKILLS
-from toolscript.services.catalogue.tool_points import TOOLS
 from toolscript.services.documents.points import DOCUMENTS
 from toolscript.services.knowledge.points import CHUNKS, EXTRACTIONS
 from toolscript.settings import Settings

@@ -13,7 +13,7 @@ from toolscript.app.app import App, open_app
 from toolscript.domain.documents import Document
 from toolscript.domain.errors import Invalid
 from toolscript.services.catalogue.demo import load_demo_items
-from toolscript.services.catalogue.tool_points import TOOLS
+from toolscript.services.catalogue.item_points import TOOLS
 from toolscript.services.documents.points import DOCUMENTS
 from toolscript.settings import DEFAULT_MODEL, Settings, load_settings
 

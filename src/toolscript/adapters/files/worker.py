@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
-from toolscript.adapters.files.kinds import QUICK_KINDS, read_kind
 from toolscript.adapters.files.parts import NO_TEXT, BookLimits, ParsedBook, build_book
+from toolscript.adapters.files.readers import QUICK_KINDS, read_kind
 from toolscript.adapters.files.sniffing import is_packed, recognise_kind
 from toolscript.adapters.workers.limits import limit_worker
 from toolscript.domain.errors import Invalid

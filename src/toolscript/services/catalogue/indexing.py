@@ -16,9 +16,7 @@ from toolscript.ports.stores import CatalogueVersion, ItemStore, SkillStore
 from toolscript.retrieval.reconcile import WRITE_BATCH, Payload, ReconcilePlan, Reconciler, split_batches
 from toolscript.services.catalogue import classification_stamps as stamps
 from toolscript.services.catalogue.classification_stamps import SkillSet
-from toolscript.services.catalogue.skill_points import NO_SKILL, SkillPoints
-from toolscript.services.catalogue.snapshot import Change
-from toolscript.services.catalogue.tool_points import (
+from toolscript.services.catalogue.item_points import (
     PASSAGE_OF,
     TOOLS,
     WITHOUT_PASSAGES,
@@ -27,6 +25,8 @@ from toolscript.services.catalogue.tool_points import (
     describe_text,
     describe_vector,
 )
+from toolscript.services.catalogue.skill_points import NO_SKILL, SkillPoints
+from toolscript.services.catalogue.snapshot import Change
 from toolscript.services.support.concurrency import Progress
 
 BATCH = 64

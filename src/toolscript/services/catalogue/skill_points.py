@@ -28,7 +28,7 @@ from toolscript.ports.stores import SkillStore
 from toolscript.retrieval.clusters import find_clusters
 from toolscript.retrieval.reconcile import Payload, Reconciler
 from toolscript.retrieval.text.item_text import build_skill_text
-from toolscript.services.catalogue.tool_points import TOOLS, describe_vector
+from toolscript.services.catalogue.item_points import TOOLS, describe_vector
 
 SKILLS = "mcp_skills"
 SKILL_FIELDS = {"skill_id": FieldType.KEYWORD, "is_active": FieldType.BOOL}

@@ -22,7 +22,7 @@ from toolscript.retrieval.calibration import calibrate
 from toolscript.retrieval.clusters import Cluster, find_clusters
 from toolscript.retrieval.text.themes import Theme, find_themes
 from toolscript.retrieval.text.words import split_identifier, words
-from toolscript.services.catalogue.tool_points import TOOLS
+from toolscript.services.catalogue.item_points import TOOLS
 from toolscript.services.skills.skills import find_free_id
 from toolscript.services.support.concurrency import run_all
 from toolscript.services.support.model_batches import object_schema, one_line

@@ -24,7 +24,7 @@ from toolscript.retrieval.learned_ranking import LEARNED, LearnedRanking, Signal
 from toolscript.retrieval.query import QueryRules
 from toolscript.retrieval.retriever import Legs, PreparedQuery, Retriever, compare
 from toolscript.retrieval.text.needs import split_needs
-from toolscript.services.catalogue.tool_points import IS_PASSAGE, TOOLS
+from toolscript.services.catalogue.item_points import IS_PASSAGE, TOOLS
 from toolscript.services.catalogue.visibility import FindView, View, see_everything
 
 # The same for every limit, so that an answer does not depend on how many of its results are wanted.

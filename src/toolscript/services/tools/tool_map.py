@@ -11,8 +11,8 @@ from toolscript.domain.limits import current_limits
 from toolscript.domain.requests import current_request
 from toolscript.ports.indexes import VectorIndex
 from toolscript.retrieval.projection import find_near_pairs, project
+from toolscript.services.catalogue.item_points import TOOLS
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots, Change
-from toolscript.services.catalogue.tool_points import TOOLS
 from toolscript.services.catalogue.visibility import FindView
 from toolscript.services.support.background_run import BackgroundRun
 

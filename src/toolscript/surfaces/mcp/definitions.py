@@ -261,8 +261,8 @@ class CallToolArguments(ToolArguments):
 class ReadSkillArguments(ToolArguments):
     """Read an agent skill from search_tools: its SKILL.md, or another file."""
 
-    agent_skill_id: Id
-    path: Text | SkipJsonSchema[None] = None
+    agent_skill_id: Id = Field(description="From search_tools.")
+    path: Text | SkipJsonSchema[None] = Field(None, description="Such as references/style.md.")
 
 
 class ReadResultArguments(ToolArguments):

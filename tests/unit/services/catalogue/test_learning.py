@@ -20,7 +20,7 @@ from toolscript.domain.search import Vector
 from toolscript.retrieval.feedback_steps import MIN_COSINE
 from toolscript.services.catalogue import learning
 from toolscript.services.catalogue.demo import load_demo_items
-from toolscript.services.catalogue.tool_points import TOOLS
+from toolscript.services.catalogue.item_points import TOOLS
 from toolscript.settings import Settings, load_settings
 
 pytestmark = pytest.mark.slow

@@ -22,9 +22,9 @@ from toolscript.retrieval.bm25 import document_terms
 from toolscript.retrieval.text.words import term_frequencies
 from toolscript.services.catalogue import indexing
 from toolscript.services.catalogue import sync as sync_module
+from toolscript.services.catalogue.item_points import TOOLS, tools_collection
 from toolscript.services.catalogue.skill_points import skills_collection
 from toolscript.services.catalogue.sync import Sync
-from toolscript.services.catalogue.tool_points import TOOLS, tools_collection
 from toolscript.services.skills.embedding_classifier import EmbeddingClassifier
 from toolscript.services.trust.screening import Screening
 

@@ -8,7 +8,7 @@ import pytest
 
 from toolscript.app.app import open_app
 from toolscript.domain.catalog import Item
-from toolscript.services.catalogue.tool_points import TOOLS
+from toolscript.services.catalogue.item_points import TOOLS
 from toolscript.settings import Settings
 
 pytestmark = [pytest.mark.req("S-10"), pytest.mark.slow]

@@ -31,8 +31,8 @@ from toolscript.domain.catalog import UNCLEAR, Classification, Item, Origin, Ski
 from toolscript.domain.search import Vector
 from toolscript.ports.models import Classifier
 from toolscript.retrieval.text.item_text import build_item_text
+from toolscript.services.catalogue.item_points import TOOLS
 from toolscript.services.catalogue.refinement import BATCH
-from toolscript.services.catalogue.tool_points import TOOLS
 from toolscript.services.skills.llm_classifier import LlmClassifier
 
 pytestmark = pytest.mark.req("H-10")

@@ -34,9 +34,9 @@ from toolscript.domain.catalog import Assignment, Item, Origin, Skill, Suggestio
 from toolscript.domain.filters import EVERYTHING, Filter
 from toolscript.domain.search import Candidate, Point, Vector
 from toolscript.retrieval.text.item_text import build_item_text, build_skill_text
+from toolscript.services.catalogue.item_points import TOOLS
 from toolscript.services.catalogue.skill_points import ALL_FACETS, MAX_FACETS, NO_SKILL, SKILLS
 from toolscript.services.catalogue.sync import Sync
-from toolscript.services.catalogue.tool_points import TOOLS
 from toolscript.services.skills.skills_file import load_skills
 
 pytestmark = [pytest.mark.req("H-13", "H-14"), pytest.mark.slow]

@@ -75,7 +75,7 @@ class Library:
 @pytest.fixture(scope="module", params=["memory", "qdrant-edge", "qdrant-client-local", "pgvector"])
 def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Library]:
     with asyncio.Runner() as runner, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(document_ranking, "REACH", DEPTH)
+        patch.setattr(document_ranking, "MAX_PLACES", DEPTH)
         patch.setattr(qdrant_index, "MAX_TIES", 1)
         index = open_index(request.param, tmp_path_factory.mktemp("index"), request)
         runner.run(index.drop("documents"))

@@ -24,7 +24,7 @@ from toolscript.domain.search import Point, SimilarityRange, Terms
 from toolscript.ports.models import Embedder
 from toolscript.retrieval.text.item_text import build_item_text
 from toolscript.services.catalogue.demo import load_demo_items
-from toolscript.services.catalogue.tool_points import TOOLS, tools_collection
+from toolscript.services.catalogue.item_points import TOOLS, tools_collection
 from toolscript.services.skills.proposals import MAX_PROPOSALS, Proposal, ProposeSkills
 
 pytestmark = pytest.mark.req("H-12")

@@ -15,9 +15,9 @@ from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.domain.catalog import Assignment, Classification, Item, Origin, Skill, Suggestion, SuggestionStatus
 from toolscript.domain.errors import Conflict, Invalid, NotFound, Unavailable
 from toolscript.domain.search import Point, Vector
+from toolscript.services.catalogue.item_points import TOOLS, tools_collection
 from toolscript.services.catalogue.skill_points import skills_collection
 from toolscript.services.catalogue.sync import Sync
-from toolscript.services.catalogue.tool_points import TOOLS, tools_collection
 from toolscript.services.skills.skills import CountedSkill, Skills, find_free_id
 
 pytestmark = pytest.mark.req("H-09")

@@ -39,10 +39,10 @@ from toolscript.retrieval.learned_ranking import LEARNED
 from toolscript.retrieval.retriever import Retriever
 from toolscript.retrieval.skill_map import MIDDLE, STEEPNESS
 from toolscript.services.catalogue.demo import load_demo_items
+from toolscript.services.catalogue.item_points import TOOLS, tools_collection
 from toolscript.services.catalogue.skill_points import SKILLS, skills_collection
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots, Change
 from toolscript.services.catalogue.sync import Sync
-from toolscript.services.catalogue.tool_points import TOOLS, tools_collection
 from toolscript.services.tools.hierarchical_search import (
     HierarchicalQuery,
     HierarchicalResults,

@@ -22,9 +22,9 @@ from toolscript.domain.search import Vector
 from toolscript.ports.models import Embedder
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.catalogue.demo import load_demo_items
+from toolscript.services.catalogue.item_points import tools_collection
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.sync import Sync
-from toolscript.services.catalogue.tool_points import tools_collection
 from toolscript.services.tools.hybrid_search import ToolSearch
 from toolscript.services.tools.ranking import Blend, ToolRanking
 

@@ -21,9 +21,9 @@ from toolscript.ports.models import Embedder
 from toolscript.retrieval.capabilities import Capabilities
 from toolscript.retrieval.retriever import Retriever
 from toolscript.services.catalogue.demo import load_demo_items
+from toolscript.services.catalogue.item_points import tools_collection
 from toolscript.services.catalogue.snapshot import CatalogueSnapshots
 from toolscript.services.catalogue.sync import Sync
-from toolscript.services.catalogue.tool_points import tools_collection
 from toolscript.services.tools.hybrid_search import ToolHit, ToolSearch
 from toolscript.services.tools.ranking import ToolRanking
 

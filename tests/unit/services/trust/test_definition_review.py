@@ -21,9 +21,9 @@ from toolscript.adapters.sql.skills import SqlSkills
 from toolscript.domain.catalog import Item
 from toolscript.domain.quarantine import Pin, QuarantineCause
 from toolscript.domain.servers import TrustPolicy
+from toolscript.services.catalogue.item_points import tools_collection
 from toolscript.services.catalogue.quarantine_review import QuarantineReview
 from toolscript.services.catalogue.sync import Sync
-from toolscript.services.catalogue.tool_points import tools_collection
 from toolscript.services.trust.definition_reader import (
     MAX_CHARACTERS,
     OVERLAP,

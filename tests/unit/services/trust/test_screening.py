@@ -17,9 +17,9 @@ from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import Conflict, DiskFull, NotFound, Quarantined
 from toolscript.domain.quarantine import QuarantineCause, QuarantineState, require_released
 from toolscript.domain.servers import TrustPolicy
+from toolscript.services.catalogue.item_points import TOOLS, tools_collection
 from toolscript.services.catalogue.quarantine_review import QuarantineReview
 from toolscript.services.catalogue.sync import Sync
-from toolscript.services.catalogue.tool_points import TOOLS, tools_collection
 from toolscript.services.trust.screening import Screening
 
 pytestmark = pytest.mark.req("G-15")

@@ -1,4 +1,4 @@
-"""Reads the lines of a PDF with their position and typeface; `pdf_flow` makes paragraphs, code and headings of them."""
+"""Reads the lines of a PDF with their position and typeface; `flow` makes paragraphs, code and headings of them."""
 
 from __future__ import annotations
 

@@ -32,8 +32,8 @@ def read_agent_skill(agent_skill_id: str, path: str) -> None:
     the folder; a binary file is printed as it is.
 
     \b
-    toolscript read-agent-skill agent-skills__agent_skill:release-notes
-    toolscript read-agent-skill agent-skills__agent_skill:release-notes references/template.md
+    toolscript read-agent-skill agent-skills__agent_skill:notes
+    toolscript read-agent-skill agent-skills__agent_skill:notes style.md
     """
 
     def request(session: CommandSession) -> Awaitable[Any]:

@@ -95,7 +95,7 @@ async def try_servers(settings: Settings, choice: CatalogueChoice, *, within: fl
 @filter_argument
 @options.catalogue
 def list_tools(filter_: str | None) -> None:
-    """List all tools, prompts and resources, with their signatures.
+    """List all tools, prompts, resources and agent skills.
 
     FILTER is a list of servers and tools, separated by commas.
 
