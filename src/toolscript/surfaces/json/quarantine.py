@@ -8,6 +8,7 @@ from dataclasses import fields
 from difflib import unified_diff
 from typing import Annotated, Any, TypedDict
 
+from toolscript.domain.agent_skills import get_body
 from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.quarantine import Pin, QuarantineCause, QuarantineState, make_visible
 from toolscript.surfaces.json.definitions import TOOL_ID, format_time
@@ -86,11 +87,18 @@ def _build_entry(pin: Pin) -> QuarantinedResponse:
 def _build_changes(pin: Pin) -> list[FieldChangeResponse]:
     changes: list[FieldChangeResponse] = []
     for name in FIELDS:
-        old, new = ([] if item is None else _format_lines(getattr(item, name)) for item in (pin.approved, pin.offered))
+        old, new = ([] if item is None else _format_lines(_get(item, name)) for item in (pin.approved, pin.offered))
         if old != new:
             lines = list(unified_diff(old, new, "approved", "offered", lineterm=""))
             changes.append({"field": name, "diff": "\n".join(lines)})
     return changes
+
+
+def _get(item: Item, field: str) -> Any:
+    value = getattr(item, field)
+    if field == "definition" and item.type is ItemType.AGENT_SKILL:
+        return {**value, "body": get_body(item).splitlines()}  # as one line of JSON nobody would see what has changed
+    return value
 
 
 def _format_lines(value: Any) -> list[str]:

@@ -35,6 +35,7 @@ class ServerResponse(TypedDict):
     tools: int
     prompts: int
     resources: int
+    agentSkills: int
     problems: Annotated[list[str], "Items of the server that cannot be used, and why."]
     attempts: Annotated[int, "Number of connection attempts."]
     retryInSeconds: Annotated[
@@ -158,6 +159,7 @@ def build_server_response(s: ServerStatus) -> ServerResponse:
         "tools": s.items.get("tool", 0),
         "prompts": s.items.get("prompt", 0),
         "resources": s.items.get("resource", 0),
+        "agentSkills": s.items.get("agent_skill", 0),
         "problems": list(s.problems),
         "attempts": s.attempts,
         "retryInSeconds": s.retry_in_seconds,

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from docs.generate import ROOT
 from tests.servers import make_scripted_spec
 from toolscript.surfaces.cli.main import run
-from toolscript.surfaces.mcp.definitions import TOOLS
+from toolscript.surfaces.mcp.definitions import READ_SKILL, RUN_CODE, TOOLS
 
 pytestmark = pytest.mark.req("G-21")
 
@@ -57,7 +57,8 @@ def test_the_guide_shows_what_is_printed(tmp_path: Path, small_folder: Path, mon
 
 
 def test_the_guide_names_all_tools_of_the_mcp_server_and_their_number() -> None:
-    assert len(TOOLS) == 7
-    assert "one server with seven tools at most" in PAGE
+    tools = [*TOOLS, READ_SKILL, RUN_CODE]
+    assert len(tools) == 9
+    assert "one server with nine tools at most" in PAGE
     assert f"become at most {len(TOOLS)} tools of about" in LOOK
-    assert [tool.name for tool in TOOLS if f"`{tool.name}`" not in PAGE] == []
+    assert [tool.name for tool in tools if f"`{tool.name}`" not in PAGE] == []

@@ -30,7 +30,7 @@ function Tool({ tool, reload }) {
       <h1 class="mono"><bdi>${visible(tool.toolName).slice(0, 300)}</bdi></h1>
       <p class="tags">
         <a class="tag accent" href=${link("tools", "", { server: tool.serverName })}><${Text} value=${tool.serverName} max=${80} /></a>
-        ${tool.type !== "tool" && html`<span class="tag">${tool.type}</span>`}
+        ${tool.type !== "tool" && html`<span class="tag">${tool.type.replace("_", " ")}</span>`}
         ${HINTS.filter(([name]) => annotations[name] === true).map(([name, title, colour]) => html`<span key=${name} class=${`tag ${colour}`} title=${`The server says so (${name})`}>${title}</span>`)}
         ${tool.serverState === "asleep" && html`<span class="tag">asleep: the first call waits</span>`}
         ${tool.serverState?.startsWith("demo") && html`<span class="tag warn">${tool.serverState}</span>`}

@@ -11,7 +11,7 @@ const MAX_SHOWN = 200;
 export default function ToolsPage({ at }) {
   useTitle("Tools");
   const tools = useApi("/tools");
-  return html`<div class="page-head"><h1>Tools</h1>${tools.data && html`<p>${plural(tools.data.totalTools, "tool")}, prompts and resources included</p>`}</div>
+  return html`<div class="page-head"><h1>Tools</h1>${tools.data && html`<p>${plural(tools.data.totalTools, "tool")}, prompts, resources and agent skills included</p>`}</div>
     <${Loaded} from=${tools} rows=${12}>${(data) => html`<${List} tools=${data.tools} at=${at} key=${at.query.get("server")} />`}</${Loaded}>`;
 }
 
@@ -33,7 +33,7 @@ function List({ tools, at }) {
       <thead><tr><th scope="col">Name</th><th scope="col">Server</th><th scope="col">Description</th></tr></thead>
       <tbody>${found.slice(0, max).map((tool) => html`<tr key=${tool.toolId}>
         <td><a class="mono" href=${link("tool", tool.toolId)}><${Text} value=${tool.toolName} max=${80} /></a>
-          ${tool.type !== "tool" && html` <span class="tag">${tool.type}</span>`}${tool.quarantined && html` <span class="tag warn">in quarantine</span>`}</td>
+          ${tool.type !== "tool" && html` <span class="tag">${tool.type.replace("_", " ")}</span>`}${tool.quarantined && html` <span class="tag warn">in quarantine</span>`}</td>
         <td class="nowrap"><${Text} value=${tool.serverName} max=${40} /></td><td class="muted"><${Text} value=${tool.description} max=${160} /></td></tr>`)}</tbody></table></div>`}
     ${found.length > max && html`<p class="more"><button type="button" class="button" onClick=${() => setMax(max + 5 * MAX_SHOWN)}>Show more of ${plural(found.length, "tool")}</button></p>`}`;
 }

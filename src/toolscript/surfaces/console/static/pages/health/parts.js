@@ -10,7 +10,7 @@ const CACHES = {
   hierarchical_results: "Results of hierarchical searches",
 };
 const COLLECTIONS = {
-  mcp_unified_search: "Tools, prompts and resources",
+  mcp_unified_search: "Tools, prompts, resources and agent skills",
   mcp_skills: "Skills",
   documents: "Passages of documents",
   chunks: "Passages of knowledge",

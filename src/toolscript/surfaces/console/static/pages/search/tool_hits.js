@@ -75,6 +75,7 @@ function ToolHit({ hit, query, rank, change, note }) {
     <div class="hit-body">
       <p class="hit-title"><a class="hit-name mono" href=${link("tool", hit.toolId, { q: query })}><${Text} value=${hit.toolName} max=${120} /></a>
         <span class="tag"><${Text} value=${hit.serverName} max=${60} /></span>
+        ${hit.type && html`<span class="tag">${hit.type.replace("_", " ")}</span>`}
         ${hit.variants && html`<span class="tag" title=${hit.variants.slice(0, 20).join(", ")}>+${hit.variants.length} the same</span>`}
         ${hit.serverState && html`<span class=${hit.serverState === "asleep" ? "tag" : "tag warn"}>${hit.serverState}</span>`}
         ${hit.quarantined && html`<span class="tag warn" title=${hit.quarantined.slice(0, 500)}>in quarantine</span>`}

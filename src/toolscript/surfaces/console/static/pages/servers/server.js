@@ -20,7 +20,7 @@ const STATES = {
 const REMOTE = new Set(["http", "sse", "openapi"]);
 
 export function Server({ server, isOpen, onToggle }) {
-  const offers = [["tools", "tool"], ["prompts", "prompt"], ["resources", "resource"]].filter(([name]) => server[name]);
+  const offers = [["tools", "tool"], ["prompts", "prompt"], ["resources", "resource"], ["agentSkills", "agent skill"]].filter(([name]) => server[name]);
   const [dot, colour, meaning] = STATES[server.state];
   return html`<li class="server">
     <button type="button" class="server-head" aria-expanded=${String(isOpen)} onClick=${onToggle}>
@@ -65,7 +65,7 @@ function Details({ server }) {
         <p><a href=${link("calls", "", { server: server.name })}>All calls</a></p>`}</dd>
       ${REMOTE.has(server.transport) && html`<${SharedLogin} server=${server} />`}
       <dt>Restarts</dt><dd>${server.restarts}${server.restartReason && html`<span class="muted">, the last one: <${Text} value=${server.restartReason} max=${400} /></span>`}</dd>
-      <dt>Tools</dt><dd><a href=${link("tools", "", { server: server.name })}>${plural(server.tools + server.prompts + server.resources, "item")} in the catalogue</a></dd>
+      <dt>Tools</dt><dd><a href=${link("tools", "", { server: server.name })}>${plural(server.tools + server.prompts + server.resources + server.agentSkills, "item")} in the catalogue</a></dd>
     </dl>
     <${ServerLog} server=${server} />
   </div>`;

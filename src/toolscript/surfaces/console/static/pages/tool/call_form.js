@@ -19,7 +19,8 @@ export function CallForm({ tool }) {
     const value = await ask("POST", `/tools/${encodeURIComponent(tool.toolId)}`, { body: given });
     setAnswer({ value, ms: performance.now() - started });
   });
-  const cause = tool.type !== "tool" ? `A ${tool.type} is used over MCP.`
+  const cause = tool.type === "agent_skill" ? "Agents read it with read_skill, a terminal shows it with toolscript read-agent-skill."
+    : tool.type !== "tool" ? `A ${tool.type} is used over MCP.`
     : tool.quarantined ? "It is in quarantine." : tool.needsApproval ? "A person has to approve each call, in the agent's client." : "";
   const change = () => {
     if (!isRaw) {
