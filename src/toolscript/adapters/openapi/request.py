@@ -67,8 +67,8 @@ def find_origin(url: str) -> str:
 def build_request(
     plan: Mapping[str, Any], arguments: Mapping[str, Any], base: BaseAddress, headers: Mapping[str, str]
 ) -> ApiRequest:
-    """The request of a call. `headers` are those of the configuration: no argument replaces one. Raises
-    InvalidArguments."""
+    """The request of a call. `headers` and the query of `base` are those of the configuration: no argument replaces
+    one. Raises InvalidArguments."""
     query = [(name, value) for name, value in plan["query"]]
     own = {name.lower(): value for name, value in headers.items()}
     sent = {} if "accept" in own else {"Accept": "application/json, */*;q=0.5"}
@@ -95,8 +95,9 @@ def build_request(
     url = f"{base}{route}"
     if not base.contains(url):
         raise InvalidArguments("the arguments lead out of the address of the API")
-    configured = [pair for pair in base.query if pair[0] not in {key for key, _ in query}]
-    text = urlencode([*configured, *query], quote_via=quote)
+    configured = {name.lower() for name, _ in base.query}
+    given = [(name, value) for name, value in query if name.lower() not in configured]
+    text = urlencode([*base.query, *given], quote_via=quote)
     request = ApiRequest(plan["method"], f"{url}?{text}" if text else url, sent)
     if plan["body"]:
         _add_body(request, plan["body"], arguments)

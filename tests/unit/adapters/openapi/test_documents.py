@@ -262,3 +262,13 @@ def test_the_base_address_contains_only_what_is_below_it(url: str, is_inside: bo
 def test_a_bad_document_names_the_place_and_what_is_allowed(document: bytes, problem: str) -> None:
     with pytest.raises(BadDocument, match=problem):
         parse_document(document)
+
+
+@pytest.mark.req("O-01", "X-04")
+@pytest.mark.parametrize("path", ["/a", "/a?key=theirs"])
+def test_neither_an_object_of_free_names_nor_the_document_replaces_a_configured_query(path: str) -> None:
+    free = {"name": "filter", "in": "query", "schema": {"type": "object", "additionalProperties": {"type": "string"}}}
+    (operation,) = read(make_api({"parameters": [free]}, path=path, method="get"), "query:key")[0].values()
+    base = BaseAddress.parse("https://api.example.com/v1?key=configured")
+    request = build_request(operation["plan"], {"filter": {"key": "theirs", "KEY": "theirs", "a": "b"}}, base, {})
+    assert request.url == "https://api.example.com/v1/a?key=configured&a=b"
