@@ -119,6 +119,7 @@ async def test_a_working_server_is_listed_with_what_it_offers(http: httpx.AsyncC
         "tools": 8,
         "prompts": 2,
         "resources": 3,
+        "agentSkills": 0,
         "problems": [],
         "retryInSeconds": None,
         "callsPausedSeconds": None,
