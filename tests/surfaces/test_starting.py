@@ -33,7 +33,7 @@ pytestmark = pytest.mark.req("A-06")
 T = TypeVar("T")
 
 TIMEOUT_SECONDS = 60.0
-SENTENCE = "Still starting: slow. Their tools are not included yet."
+SENTENCE = "Still starting: slow. Their tools are not included yet: search again in a few seconds."
 HEADERS = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-06-18"}
 SEARCHES = [
     ("/search", None, {"q": "echo"}),

@@ -511,7 +511,10 @@ async def test_while_a_server_is_being_indexed_every_search_is_degraded(app: App
         assert error["details"] == {"degraded": ["catalogue"], "servers_starting": ["hang"]}
         for strategy in ("standard", "direct"):
             response = await search_tools(app, SearchToolsArguments.parse({"query": "echo", "strategy": strategy}))
-            assert response.splitlines()[-1] == "Still starting: hang. Their tools are not included yet."
+            assert (
+                response.splitlines()[-1]
+                == "Still starting: hang. Their tools are not included yet: search again in a few seconds."
+            )
 
         await app.gateway.apply([spec("good")])
         assert "degraded" not in (await http.get("/search", params={"q": "echo"})).json()

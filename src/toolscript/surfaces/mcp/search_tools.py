@@ -82,7 +82,10 @@ def describe_closest(query: str, found: FoundTools) -> list[str]:
 def describe_starting(app: App) -> list[str]:
     """The last line of a search while servers are still starting; empty if there are none."""
     names = app.tool_overviews.list_starting()
-    return [f"Still starting: {_join_names(names, MAX_STARTING)}. Their tools are not included yet."] if names else []
+    if not names:
+        return []
+    what = "Their tools are not included yet: search again in a few seconds."
+    return [f"Still starting: {_join_names(names, MAX_STARTING)}. {what}"]
 
 
 async def find_tools(app: App, arguments: SearchToolsArguments, caller: Caller) -> FoundTools:
