@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from toolscript.domain.catalog import Item
+from toolscript.domain.errors import UpstreamFailed
 from toolscript.domain.servers import NO_RELAY, CallRelay, CallResult, ServerListing, ServerSpec
 
 OnLog = Callable[[str], object]
@@ -18,7 +20,8 @@ def ignore_log(_: str) -> None:
 
 
 class ToolServer(Protocol):
-    """An open connection to one server.
+    """An open connection to one server. A class that inherits from this has no completions, reports no changes of
+    single resources, and is never disconnected, unless it says otherwise.
 
     >>> import asyncio
     >>> class EmptyServer:
@@ -38,25 +41,34 @@ class ToolServer(Protocol):
         is cancelled or takes too long. Raises UpstreamFailed with the server's message, TimedOut, or Unavailable when
         the connection is lost."""
 
-    async def complete(self, params: Mapping[str, Any], *, within: float) -> Mapping[str, Any]:
+    async def complete(self, params: Mapping[str, Any], *, within: float) -> Mapping[str, Any]:  # noqa: ARG002
         """The result of MCP's `completion/complete` with these parameters; without values if the server offers no
         completions. Raises what `call` raises."""
+        return {"completion": {"values": []}}
 
     async def follow_resource(
-        self, uri: str, *, on_start: Callable[[], object], on_update: Callable[[str], object]
+        self,
+        uri: str,  # noqa: ARG002
+        *,
+        on_start: Callable[[], object],  # noqa: ARG002
+        on_update: Callable[[str], object],  # noqa: ARG002
     ) -> None:
         """Calls `on_start` once the server has agreed to report changes of the resource, and `on_update` with the URI
         of each changed one, it or a part of it. Ends with the connection or the subscription. Raises what `call`
         raises, UpstreamFailed for a server that reports no changes."""
+        raise UpstreamFailed("the server reports no changes of single resources")
 
     async def ping(self) -> None:
         """Raises Unavailable when the server no longer answers."""
+        return
 
     async def wait_for_change(self) -> None:
         """Waits until the server announces a change of its items."""
 
     async def wait_for_disconnect(self) -> str:
         """Waits until the connection is lost; returns the reason."""
+        await asyncio.Event().wait()
+        return "disconnected"
 
 
 class ToolServers(Protocol):

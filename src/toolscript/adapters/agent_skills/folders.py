@@ -8,7 +8,7 @@ import base64
 import mimetypes
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from toolscript.domain.agent_skills import (
 from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import Invalid, NotFound, UpstreamFailed
 from toolscript.domain.servers import NO_RELAY, CallRelay, CallResult, ServerListing
+from toolscript.ports.servers import ToolServer
 
 POLL_SECONDS = 2.0
 MAX_DEPTH = 16
@@ -40,7 +41,7 @@ LEFT_OUT = frozenset({"__pycache__", "node_modules"})
 Stamp = tuple[int, int, int]
 
 
-class AgentSkillFolders:
+class AgentSkillFolders(ToolServer):
     """Lists the agent skills of folders, and reads their files."""
 
     def __init__(self, folders: Sequence[str], *, poll_seconds: float = POLL_SECONDS) -> None:
@@ -78,31 +79,12 @@ class AgentSkillFolders:
         require_digest(item, path, file, content)
         return CallResult({"structuredContent": {"contents": [_build_contents(file.uri, path, content)]}})
 
-    async def complete(self, params: Mapping[str, Any], *, within: float) -> Mapping[str, Any]:  # noqa: ARG002
-        return {"completion": {"values": []}}
-
-    async def follow_resource(
-        self,
-        uri: str,  # noqa: ARG002
-        *,
-        on_start: Callable[[], object],  # noqa: ARG002
-        on_update: Callable[[str], object],  # noqa: ARG002
-    ) -> None:
-        raise UpstreamFailed("changes of single files of agent skills are not reported: the list changes with them")
-
-    async def ping(self) -> None:
-        return None
-
     async def wait_for_change(self) -> None:
         """Waits until a folder differs from when it was last listed."""
         while True:
             await asyncio.sleep(self._poll_seconds)
             if await asyncio.to_thread(self._read_stamps) != self._seen:
                 return
-
-    async def wait_for_disconnect(self) -> str:
-        await asyncio.Event().wait()
-        raise AssertionError  # it is never set
 
     def _list(self) -> ServerListing:
         items: dict[str, Item] = {}

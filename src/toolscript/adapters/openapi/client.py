@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from http import HTTPStatus
 from typing import Any
@@ -30,7 +30,7 @@ from toolscript.domain.errors import Invalid, LoginRequired, TimedOut, Unavailab
 from toolscript.domain.logins import describe_command, may_log_in
 from toolscript.domain.servers import NO_RELAY, CallRelay, CallResult, ServerListing, ServerSpec
 from toolscript.ports.logins import AccessTokens
-from toolscript.ports.servers import OnLog, ignore_log
+from toolscript.ports.servers import OnLog, ToolServer, ignore_log
 
 CONNECT_TIMEOUT_SECONDS = 30.0
 _SAFE = ("GET", "HEAD")
@@ -79,7 +79,7 @@ def _create_plain_client() -> BoundedClient:
     return BoundedClient(max_bytes=MAX_DOCUMENT_BYTES, timeout=httpx2.Timeout(CONNECT_TIMEOUT_SECONDS))
 
 
-class OpenApiServer:
+class OpenApiServer(ToolServer):
     """An API whose document has been read."""
 
     _base: BaseAddress
@@ -194,20 +194,6 @@ class OpenApiServer:
         if is_login and isinstance(self._auth.problem, LoginRequired):
             raise LoginRequired(f"{item.id}: {self._auth.problem.message}", details={"server": item.server})
 
-    async def complete(self, params: Mapping[str, Any], *, within: float) -> Mapping[str, Any]:  # noqa: ARG002
-        """No values: an API completes nothing."""
-        return {"completion": {"values": []}}
-
-    async def follow_resource(
-        self,
-        uri: str,  # noqa: ARG002
-        *,
-        on_start: Callable[[], object],  # noqa: ARG002
-        on_update: Callable[[str], object],  # noqa: ARG002
-    ) -> None:
-        """Raises UpstreamFailed: an API reports no changes."""
-        raise self._fail(f"{self._spec.name} is an API and reports no changes of resources")
-
     async def ping(self) -> None:
         """Sends nothing. Notices that the file of the document has changed."""
         stamp = await asyncio.to_thread(find_stamp, self._spec)
@@ -219,8 +205,3 @@ class OpenApiServer:
         """Waits until the file of the document has changed."""
         await self._changed.wait()
         self._changed.clear()
-
-    async def wait_for_disconnect(self) -> str:
-        """Waits for ever: there is no connection."""
-        await asyncio.Event().wait()
-        return "disconnected"

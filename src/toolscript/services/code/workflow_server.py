@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from toolscript.domain.access import Caller, Scope
 from toolscript.domain.catalog import Item
-from toolscript.domain.errors import ToolscriptError, UpstreamFailed
+from toolscript.domain.errors import ToolscriptError
 from toolscript.domain.limits import current_limits
 from toolscript.domain.programs import RunEnd, RunReport, Workflow
 from toolscript.domain.requests import current_request
 from toolscript.domain.servers import NO_RELAY, CallRelay, CallResult, ServerListing
+from toolscript.ports.servers import ToolServer
 from toolscript.services.code.host import RunCaller
 from toolscript.services.code.workflows import Workflows
 
@@ -26,7 +27,7 @@ HIDDEN_TOOLS = (
 )
 
 
-class WorkflowServer:
+class WorkflowServer(ToolServer):
     """Lists workflows, and calls them."""
 
     def __init__(self, workflows: Workflows) -> None:
@@ -54,28 +55,9 @@ class WorkflowServer:
             return _build_failure(error.message)
         return _build_result(workflow, report)
 
-    async def complete(self, params: Mapping[str, Any], *, within: float) -> Mapping[str, Any]:  # noqa: ARG002
-        return {"completion": {"values": []}}
-
-    async def follow_resource(
-        self,
-        uri: str,  # noqa: ARG002
-        *,
-        on_start: Callable[[], object],  # noqa: ARG002
-        on_update: Callable[[str], object],  # noqa: ARG002
-    ) -> None:
-        raise UpstreamFailed("workflows have no resources")
-
-    async def ping(self) -> None:
-        return None
-
     async def wait_for_change(self) -> None:
         await self._changed.wait()
         self._changed.clear()
-
-    async def wait_for_disconnect(self) -> str:
-        await asyncio.Event().wait()
-        raise AssertionError  # it is never set
 
 
 def _build_result(workflow: Workflow, report: RunReport) -> CallResult:

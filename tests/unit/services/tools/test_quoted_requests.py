@@ -16,25 +16,17 @@ from toolscript.domain.access import Caller
 from toolscript.domain.search import MAX_CLOSEST
 from toolscript.services.tools.hybrid_search import ToolSearch
 from toolscript.settings import load_settings
+from training.request_sets import EVERYDAY_SERVERS
 
 pytestmark = [pytest.mark.slow, pytest.mark.req("S-01", "Q-06", "Q-07")]
 
 # The limit of the MCP tool search_tools.
 LIMIT = 5
-SERVERS = (
-    "mcp-server-fetch",
-    "mcp-server-git",
-    "mcp-server-time",
-    "modelcontextprotocol__server-everything",
-    "modelcontextprotocol__server-filesystem",
-    "modelcontextprotocol__server-memory",
-    "modelcontextprotocol__server-sequential-thinking",
-)
 
 
 @pytest.fixture(scope="module")
 async def reference_servers(tool_model: OnnxEmbedder, shared_data: Path) -> AsyncIterator[ToolSearch]:
-    items = load_real_tools(shared_data, *SERVERS)
+    items = load_real_tools(shared_data, *EVERYDAY_SERVERS)
     async with searching(BatchingEmbedder(tool_model, similarity=tool_model.similarity), items) as search:
         yield search
 

@@ -16,7 +16,7 @@ REASONS = {
     "working folder not found: /nope": "folder_not_found",
     "cannot run /opt/server: [Errno 8] Exec format error": "cannot_run",
     "exited with code 1: Consider enabling use of system TLS certificates": "certificate",
-    "exited with code 1: npm error request to https://registry.npmjs.org/x failed, reason: self-signed certificate in "
+    "exited with code 1: npm error request to https://npm.example.com/x failed, reason: self-signed certificate in "
     "certificate chain": "certificate",
     "docs.example.com: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: unable to get local issuer "
     "certificate (_ssl.c:1006)": "certificate",
@@ -26,7 +26,7 @@ REASONS = {
         "wrong_node"
     ),
     "exited with code 1: SyntaxError: Unexpected token '??=' (Node.js v14.21.3)": "wrong_node",
-    "exited with code 1: npm error 404 Not Found - GET https://registry.npmjs.org/no-such - Not found": (
+    "exited with code 1: npm error 404 Not Found - GET https://npm.example.com/no-such - Not found": (
         "package_not_found"
     ),
     "exited with code 1: cause: Because x was not found in the package registry and you require x": "package_not_found",
