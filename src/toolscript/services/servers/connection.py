@@ -24,6 +24,7 @@ from toolscript.services.servers.activity import ServerActivity
 from toolscript.services.servers.phases import Phase
 
 NOT_CONNECTED = "no answer yet"
+CLOSED = "its connection was closed, because its entry was changed or removed, or the gateway is stopping"
 
 log = logging.getLogger(__name__)
 
@@ -93,6 +94,7 @@ class ServerConnection:
         self._uses = 0
         self._idle_since = 0.0
         self._idle_timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
         self._failures = 0
         self._failure: str | None = None
         """Why the last attempt to connect failed."""
@@ -181,7 +183,12 @@ class ServerConnection:
         return self._phase is Phase.STOPPED
 
     async def stop(self) -> None:
-        """Ends the connection; returns when nothing of it is left."""
+        """Ends the connection for good; returns when nothing of it is left. Those who wait for it get an error."""
+        self._is_closed, self._reason = True, CLOSED
+        self._changed.set()
+        await self._end()
+
+    async def _end(self) -> None:
         if self._task:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -192,7 +199,7 @@ class ServerConnection:
         """Stops the server until it is started. Calls that wait for it, or are running, fail."""
         self._enter(Phase.STOPPED, reason)
         self.activity.add_line(reason, LogSource.GATEWAY)
-        await self.stop()
+        await self._end()
 
     def start(self) -> None:
         """Starts the server now: one that is stopped or asleep, or that waits after a failed attempt."""
@@ -205,7 +212,7 @@ class ServerConnection:
     async def restart(self, reason: str) -> None:
         """Stops the server and starts it. Calls that wait for it go on waiting, running calls fail."""
         was_connected = self._server is not None
-        await self.stop()
+        await self._end()
         if was_connected:
             self.activity.note_lost(reason)
         self._start_again()
@@ -244,7 +251,7 @@ class ServerConnection:
                 if self._attempt.number >= awaited_attempt:
                     return True
                 self._retry()
-            return self._server is not None or self.is_stopped
+            return self._server is not None or self.is_stopped or self._is_closed
 
         with suppress(TimeoutError):
             async with asyncio.timeout(self._limits.connect if is_starting else self._limits.reconnect):
@@ -291,7 +298,7 @@ class ServerConnection:
         attempts, failed_updates = self._attempt.number, self._failed_updates
 
         def has_ended() -> bool:
-            if not self._must_list or self._failed_updates != failed_updates or self.is_stopped:
+            if not self._must_list or self._failed_updates != failed_updates or self.is_stopped or self._is_closed:
                 return True
             return self._phase is Phase.FAILED and self._attempt.number > attempts
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.fixtures.coroutines import put_clock_forward
 from toolscript.domain.errors import LoginRequired, Unavailable
 from toolscript.domain.limits import Limits
-from toolscript.domain.servers import ServerListing, ServerSpec, ServerStart, Transport
+from toolscript.domain.servers import ServerListing, ServerSpec, ServerStart, ServerState, Transport
 from toolscript.services.catalogue.indexing import SyncReport
 from toolscript.services.servers.connection import ServerConnection
 from toolscript.services.servers.phases import Phase
@@ -62,6 +62,8 @@ class World:
     def __init__(self, spec: ServerSpec, *, listed: bool) -> None:
         self.connects = self.lists = self.works = True
         self.needs_login = False
+        self.answers = asyncio.Event()
+        self.answers.set()
         self.faults: list[object] = []
         self.lost = asyncio.get_running_loop().create_future()
         self.changed = asyncio.Event()
@@ -78,6 +80,7 @@ class World:
     @asynccontextmanager
     async def connect(self, *_: object, **__: object) -> AsyncIterator[World]:
         await asyncio.sleep(0)
+        await self.answers.wait()
         if not self.connects:
             raise LoginRequired("log in") if self.needs_login else Unavailable("it is down")
         self.lost = asyncio.get_running_loop().create_future()
@@ -86,6 +89,7 @@ class World:
 
     async def list_items(self) -> ServerListing:
         await asyncio.sleep(0)
+        await self.answers.wait()
         if not self.lists:
             raise Unavailable("it lists nothing")
         return ServerListing(items=())
@@ -177,3 +181,25 @@ def test_no_order_of_events_leaves_the_drawing(spec: ServerSpec, listed: bool, e
         await world.close()
 
     asyncio.run(run())
+
+
+@asynccontextmanager
+async def open_world(spec: ServerSpec, *, listed: bool = False, connects: bool = True) -> AsyncIterator[World]:
+    world = World(spec, listed=listed)
+    world.connects = connects
+    await world.pass_steps(20)
+    yield world
+    await world.close()
+
+
+@pytest.mark.parametrize("waits", ["a refresh", "a call"])
+async def test_who_waits_for_a_server_that_is_closed_gets_an_answer(waits: str) -> None:
+    async with open_world(SPECS[2], listed=True) as world, asyncio.timeout(10):
+        world.answers.clear()
+        work = world.connection.refresh() if waits == "a refresh" else world.connection.use().__aenter__()
+        waiting = asyncio.create_task(work)
+        await world.pass_steps(20)
+        assert (waiting.done(), world.connection.status.state) == (False, ServerState.CONNECTING)
+        await world.connection.stop()
+        (result,) = await asyncio.gather(waiting, return_exceptions=True)
+        assert "closed" in str(result)
