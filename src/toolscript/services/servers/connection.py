@@ -47,8 +47,6 @@ class _ConnectionAttempt:
     """One attempt to connect, and the connection if it succeeds."""
 
     number: int
-    is_requested: bool
-    """Whether somebody has asked for this connection, or has used it."""
     given_up: asyncio.Future[str] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     """Why it was given up, where the server did not end it."""
     server: ToolServer | None = None
@@ -89,7 +87,7 @@ class ServerConnection:
         self._must_list = not (spec.is_lazy and listed is not None)
         """Whether it is to be connected although nobody uses it."""
         self._is_requested = False
-        """Whether somebody has asked for the next connection, without using it."""
+        """Whether somebody has asked for the connection, or has used it: the current one, or else the next."""
         self._retries_at_once = False
         self._uses = 0
         self._idle_since = 0.0
@@ -104,7 +102,7 @@ class ServerConnection:
         self._retry_at = 0.0
         self._changed = asyncio.Event()
         """Wakes those who wait for a phase, a use or a request."""
-        self._attempt = _ConnectionAttempt(0, is_requested=False)
+        self._attempt = _ConnectionAttempt(0)
         self._phase = Phase.CONNECTING
         self._reason: str | None = None
         self._task: asyncio.Task[None] | None = None
@@ -118,6 +116,7 @@ class ServerConnection:
 
     def _enter(self, phase: Phase, reason: str | None = None) -> None:
         self._phase = phase
+        self._is_requested = self._is_requested and phase not in {Phase.UNUSED, Phase.FAILED}
         if phase.is_public:
             self._report(reason)
         self._changed.set()
@@ -202,11 +201,13 @@ class ServerConnection:
         await self._end()
 
     def start(self) -> None:
-        """Starts the server now: one that is stopped or asleep, or that waits after a failed attempt."""
+        """Starts the server now: one that is stopped or asleep, or that waits after a failed attempt. A lazy server
+        that is being connected stays awake."""
+        self._is_requested = True
         if self.is_stopped:
             self._start_again()
         elif self.is_asleep or self.status.state is ServerState.FAILED:
-            self._is_requested = self._must_list = self._retries_at_once = True
+            self._must_list = self._retries_at_once = True
             self._changed.set()
 
     async def restart(self, reason: str) -> None:
@@ -230,8 +231,7 @@ class ServerConnection:
         """The live connection. It does not fall asleep during the block. Without a connection, one attempt is made and
         awaited. Raises Unavailable with the reason."""
         self._uses += 1
-        if self._server:
-            self._attempt.is_requested = True
+        self._is_requested = self._is_requested or self._server is not None
         self._changed.set()
         try:
             yield await self._wait_until_connected()
@@ -241,8 +241,7 @@ class ServerConnection:
                 self._watch_idle_time()
 
     async def _wait_until_connected(self) -> ToolServer:
-        is_connecting = self._phase in {Phase.CONNECTING, Phase.LISTING}
-        awaited_attempt = self._attempt.number + (not is_connecting)
+        awaited_attempt = self._attempt.number + (self._phase not in {Phase.CONNECTING, Phase.LISTING})
         # A server that sleeps or was never connected is expected to start now, which may take as long as any start.
         is_starting = self.spec.is_lazy or self.spec.idle_seconds is not None or not self.has_settled.is_set()
 
@@ -373,21 +372,20 @@ class ServerConnection:
 
     async def _connect_and_serve(self, slot: AsyncExitStack) -> str:
         """Returns why the connection ended. Closes the slot when the server is listed and used."""
-        attempt = self._attempt = _ConnectionAttempt(self._attempt.number + 1, self._is_requested)
-        self._is_requested = False
+        attempt = self._attempt = _ConnectionAttempt(self._attempt.number + 1)
         self._enter(Phase.CONNECTING, self._reason)
         connecting = self._servers.connect(self.spec, within=self._limits.connect, on_log=self.activity.add_line)
         try:
             async with connecting as server:
                 since = time.monotonic()
                 attempt.server = server
-                attempt.is_requested = attempt.is_requested or self._uses > 0
+                self._is_requested = self._is_requested or self._uses > 0
                 self._needs_login = False
                 self.activity.note_connected()
                 self._enter(Phase.LISTING)
                 try:
                     await self._update_catalogue(server)
-                    if self.spec.is_lazy and not attempt.is_requested and not self._must_list and self._server:
+                    if self.spec.is_lazy and not self._is_requested and not self._must_list and self._server:
                         self._enter(Phase.UNUSED)
                         return "it was listed, and nobody uses it"
                     await slot.aclose()

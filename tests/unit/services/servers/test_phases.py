@@ -203,3 +203,32 @@ async def test_who_waits_for_a_server_that_is_closed_gets_an_answer(waits: str) 
         await world.connection.stop()
         (result,) = await asyncio.gather(waiting, return_exceptions=True)
         assert "closed" in str(result)
+
+
+@pytest.mark.parametrize("phase", [Phase.CONNECTING, Phase.LISTING])
+async def test_a_lazy_server_that_is_started_while_it_is_tried_stays_awake_once(phase: Phase) -> None:
+    async with open_world(SPECS[2], connects=False) as world:
+        connection = world.connection
+        assert (connection.status.state, connection.status.attempts) == (ServerState.FAILED, 1)
+        world.connects = True
+        world.answers.clear()
+        await world.wait()
+        await world.pass_steps(10)
+        if phase is Phase.LISTING:
+            world.answers.set()
+            while connection._phase is not phase:
+                await world.pass_steps(1)
+            world.answers.clear()
+        assert connection._phase is phase
+        connection.start()
+        world.answers.set()
+        await world.pass_steps(20)
+        assert connection.status.state is ServerState.READY
+        world.end()
+        await world.pass_steps(20)
+        await world.wait()
+        await world.pass_steps(20)
+        assert connection.is_asleep
+        await connection.refresh()
+        await world.pass_steps(20)
+        assert connection.is_asleep
