@@ -398,7 +398,7 @@ class ServerConnection:
                         self._failures = 0
         except Exception as error:  # noqa: BLE001  (a fault of one server must not reach the others)
             self._needs_login = isinstance(error, LoginRequired)
-            return self._describe(error)
+            return attempt.given_up.result() if attempt.given_up.done() else self._describe(error)
 
     async def _watch(self, server: ToolServer) -> str:
         """Lists the server again whenever it announces changes; returns why the connection ended."""

@@ -232,3 +232,14 @@ async def test_a_lazy_server_that_is_started_while_it_is_tried_stays_awake_once(
         await connection.refresh()
         await world.pass_steps(20)
         assert connection.is_asleep
+
+
+async def test_a_connection_that_a_call_gives_up_while_it_is_listed_keeps_the_reason() -> None:
+    async with open_world(SPECS[0], connects=False) as world:
+        world.connects = True
+        await world.wait()
+        while world.connection._phase is not Phase.LISTING:
+            await world.pass_steps(1)
+        world.connection.abandon(world, "connection reset by peer")  # type: ignore[arg-type]
+        await world.pass_steps(20)
+        assert world.connection.status.reason == "connection reset by peer"
