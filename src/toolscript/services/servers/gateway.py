@@ -44,7 +44,7 @@ from toolscript.services.catalogue.sync import ItemCounts, Sync
 from toolscript.services.servers.activity import ServerActivity
 from toolscript.services.servers.connection import RefreshResult, ServerConnection
 from toolscript.services.support.call_admission import CallAdmission
-from toolscript.services.support.concurrency import Progress
+from toolscript.services.support.concurrency import Progress, finish_when_cancelled
 
 # How many servers are started at a time only to be listed. Of starts that calls wait for there is no maximum.
 LISTING_SLOTS = 8
@@ -139,6 +139,7 @@ class Gateway:
         self._expected = {spec.name: spec for spec in specs}
         self._known_servers = {name: {} for name in listed}
 
+    @finish_when_cancelled
     async def apply(
         self,
         specs: Sequence[ServerSpec],
@@ -224,6 +225,7 @@ class Gateway:
             connection.start()
         return self._get_status(connection)
 
+    @finish_when_cancelled
     async def restart_server(self, name: str, reason: str) -> ServerStatus:
         """Stops a server and starts it. Raises NotFound."""
         async with self._change():

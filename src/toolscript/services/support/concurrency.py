@@ -1,12 +1,14 @@
-"""Locks over sets of keys, and a bounded number of tasks at a time."""
+"""Locks over sets of keys, a bounded number of tasks at a time, and work that is not left half done."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Hashable, Iterable
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 # Gets the done and total counts of a long piece of work.
@@ -56,6 +58,16 @@ async def run_concurrently(
         raise
     finally:
         await asyncio.gather(*running, return_exceptions=True)
+
+
+def finish_when_cancelled(work: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Lets the work go on to its end when its caller is cancelled. Nobody is told of an error then."""
+
+    @wraps(work)
+    async def run(*args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.shield(asyncio.ensure_future(work(*args, **kwargs)))
+
+    return run
 
 
 async def iterate_async(items: Iterable[T]) -> AsyncIterator[T]:

@@ -160,6 +160,23 @@ async def test_a_failed_server_is_tried_at_once_when_it_is_started(app: App, tmp
     await gateway.close()
 
 
+@pytest.mark.req("G-05")
+@pytest.mark.parametrize("change", ["restart", "apply"])
+async def test_a_change_whose_caller_is_cancelled_is_made_to_its_end(gateway: Gateway, change: str) -> None:
+    spec = make_scripted_server("a", tools=["echo"])
+    await gateway.apply([spec])
+    await until_ready(gateway)
+    changed = replace(spec, exclude_tools=("die",))
+    work = gateway.restart_server("a", "restarted by ann") if change == "restart" else gateway.apply([changed])
+    changing = asyncio.create_task(work)
+    while get_status(gateway).state is ServerState.READY:  # noqa: ASYNC110 (the moment while the old process ends)
+        await asyncio.sleep(0)
+    changing.cancel()
+    await until(lambda: [line.text for line in gateway.get_log("a")].count("connected") == 2)
+    await until_ready(gateway)
+    assert changing.cancelled()
+
+
 @pytest.mark.req("G-02")
 async def test_a_name_that_is_not_configured_is_refused_with_the_nearest(gateway: Gateway) -> None:
     await gateway.apply([make_scripted_server("github", tools=["echo"])])
@@ -189,7 +206,8 @@ async def test_a_change_while_the_gateway_closes_leaves_no_server_running(app: A
                 await gateway.apply([replace(spec, exclude_tools=("die",)), make_scripted_server("b")])
 
     changing = asyncio.create_task(change_servers())
-    await asyncio.sleep(0)
+    for _ in range(2):  # until the change has begun
+        await asyncio.sleep(0)
     await gateway.close()
     await asyncio.gather(changing, return_exceptions=True)
     assert [task for task in asyncio.all_tasks() if task.get_name().startswith("connection to")] == []
