@@ -14,6 +14,7 @@ import psutil
 import pytest
 from mcp_types import JSONRPCError, JSONRPCResponse
 
+from tests.fixtures.coroutines import think_for
 from tests.fixtures.examples import choose
 from tests.servers import KEY, make_scripted_server, serving_http
 from tests.servers.gateway_process import is_alive, wait_until
@@ -153,6 +154,15 @@ async def test_the_server_learns_that_nobody_waits_for_a_call(spec: ServerSpec, 
         while after == before:
             after = (await server.call(seen, {}, within=TIMEOUT_SECONDS)).structured.get("notifications/cancelled", 0)
         assert after == before + 1
+
+
+@pytest.mark.req("G-05")
+async def test_a_caller_who_answers_questions_limits_the_time_itself() -> None:
+    answer = {"action": "accept", "content": {"name": "Ada"}}
+    async with McpServers().connect(make_scripted_server(tools=["ask"]), within=TIMEOUT_SECONDS) as server:
+        relay = CallRelay(ask=think_for(2 * TIMEOUT_SECONDS, answer))
+        result = await server.call(await tool(server, "ask"), {}, within=TIMEOUT_SECONDS, relay=relay)
+    assert result.structured == {"result": answer}
 
 
 @pytest.mark.req("X-02")

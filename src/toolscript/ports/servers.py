@@ -38,8 +38,9 @@ class ToolServer(Protocol):
         self, item: Item, arguments: Mapping[str, Any], *, within: float, relay: CallRelay = NO_RELAY
     ) -> CallResult:
         """The result of a tool; the messages of a prompt; the contents of a resource. The server is told when the call
-        is cancelled or takes too long. Raises UpstreamFailed with the server's message, TimedOut, or Unavailable when
-        the connection is lost."""
+        is cancelled, or takes longer than `within` seconds. A caller who can be asked (`relay.ask`) limits the time
+        itself, because the time of answers does not count. Raises UpstreamFailed with the server's message, TimedOut,
+        or Unavailable when the connection is lost."""
 
     async def complete(self, params: Mapping[str, Any], *, within: float) -> Mapping[str, Any]:  # noqa: ARG002
         """The result of MCP's `completion/complete` with these parameters; without values if the server offers no

@@ -179,7 +179,7 @@ class McpServer:
 
         Raises UpstreamFailed with the server's message, TimedOut, or Unavailable when the connection is gone.
         """
-        async with self._translate_errors(item.id, within):
+        async with self._translate_errors(item.id, None if relay.ask else within):
             return await self._call(item, dict(arguments), relay)
 
     async def complete(self, params: Mapping[str, Any], *, within: float) -> Mapping[str, Any]:
@@ -210,14 +210,16 @@ class McpServer:
                         pass  # the connection's notifications are reported already
 
     @asynccontextmanager
-    async def _translate_errors(self, subject: str, within: float) -> AsyncIterator[None]:
-        """Limits the time of a request, and raises its errors as ours. The subject is named in their messages."""
+    async def _translate_errors(self, subject: str, within: float | None) -> AsyncIterator[None]:
+        """Limits the time of a request, unless `within` is None, and raises its errors as ours. The subject is named in
+        their messages."""
         self._calls += 1
         try:
             async with asyncio.timeout(within):
                 yield
         except TimeoutError as error:
-            raise TimedOut(f"{subject} did not answer within {within:g} s", details={"seconds": within}) from error
+            limit = f"within {within:g} s" if within else "in time"
+            raise TimedOut(f"{subject} did not answer {limit}", details={"seconds": within}) from error
         except MCPError as error:
             raise await self._translate_error(subject, error) from error
         except (RuntimeError, ValueError) as error:  # an unreadable or endlessly nested answer

@@ -10,7 +10,6 @@ from typing import Any
 from toolscript.domain.access import Caller, Scope
 from toolscript.domain.catalog import Item
 from toolscript.domain.errors import ToolscriptError
-from toolscript.domain.limits import current_limits
 from toolscript.domain.programs import RunEnd, RunReport, Workflow
 from toolscript.domain.requests import current_request
 from toolscript.domain.servers import NO_RELAY, CallRelay, CallResult, ServerListing
@@ -47,10 +46,9 @@ class WorkflowServer(ToolServer):
         caller = Caller(name, "" if name else request.client_address)
         run_caller = RunCaller(caller, relay, Scope.SEARCH in request.scopes, is_counted=True)
         # Its own limit comes first, whose report says what was printed; questions stop the clocks of both.
-        seconds = (within - current_limits().answer if relay.ask else within) * OWN_SHARE
         try:
             workflow = await self._workflows.get(item.name)
-            report = await self._workflows.run(workflow, arguments, run_caller, seconds=seconds)
+            report = await self._workflows.run(workflow, arguments, run_caller, seconds=OWN_SHARE * within)
         except ToolscriptError as error:
             return _build_failure(error.message)
         return _build_result(workflow, report)

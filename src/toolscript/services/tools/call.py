@@ -130,8 +130,9 @@ class CallTool:
             relay = _exclude_answers(relay, deadline)
             approved = await self._approvals.obtain(item, arguments, relay, self._list_secrets)
             async with deadline.limit():
-                max_seconds = deadline.seconds + (current_limits().answer if relay.ask else 0.0)
-                result = approved.keep_state(await self._gateway.call(item, arguments, max_seconds, approved.relay))
+                result = approved.keep_state(
+                    await self._gateway.call(item, arguments, deadline.seconds, approved.relay)
+                )
             event["bytes"] = await work_on(result.raw, measure_json)
             if result.is_error:
                 reason = result.text or "the server gave no reason"
