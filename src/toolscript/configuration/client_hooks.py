@@ -43,11 +43,12 @@ def plan_hook(*, home: Path, environment: Mapping[str, str], command: Sequence[s
 
 
 def find_hook_commands(*, home: Path, environment: Mapping[str, str]) -> list[str]:
-    """The programs of the hooks that run `toolscript suggest`. Raises Invalid if the settings cannot be read."""
+    """The programs of the hooks that run `toolscript suggest`, where their path is named. Raises Invalid if the
+    settings cannot be read."""
     _, _, hooks = _read_hooks(_find_folder(home, environment) / "settings.json")
     groups = hooks.to_python() if hooks else None
     commands = _list_commands(groups) if isinstance(groups, list) else []
-    return [shlex.split(each)[0] for each in commands if _is_own(each)]
+    return [program for each in commands if _is_own(each) and (program := _find_program(each))]
 
 
 def _find_folder(home: Path, environment: Mapping[str, str]) -> Path:
@@ -70,6 +71,15 @@ def _read_hooks(file: Path) -> tuple[str | None, str, JsoncNode | None]:
 def _list_commands(groups: Sequence[object]) -> list[str]:
     hooks = (each for group in groups if isinstance(group, dict) for each in group.get("hooks") or ())
     return [str(hook.get("command")) for hook in hooks if isinstance(hook, dict)]
+
+
+def _find_program(command: str) -> str | None:
+    """The program of a command that begins with its path. Of another command only a shell knows what it runs."""
+    try:
+        words = shlex.split(command, comments=True)
+    except ValueError:
+        return None
+    return words[0] if words and Path(words[0]).is_absolute() else None
 
 
 def _is_own(command: str) -> bool:

@@ -73,5 +73,6 @@ def _guard(area: str, inspect: Callable[[], Iterable[DoctorFinding]]) -> Iterato
     """The findings; a check that fails itself is one, and hinders no other."""
     try:
         yield from inspect()
-    except (ToolscriptError, OSError, RuntimeError) as error:  # the last one where a user has no home folder
-        yield DoctorFinding(area, Level.ERROR, f"cannot be looked at: {error}")
+    except Exception as error:  # noqa: BLE001  (whatever is broken is what a user wants to know)
+        is_clear = isinstance(error, ToolscriptError | OSError | RuntimeError)  # the last without a home folder
+        yield DoctorFinding(area, Level.ERROR, f"cannot be looked at: {error if is_clear else repr(error)}")

@@ -70,15 +70,17 @@ def _ask_version(settings: Settings) -> str | None:
 def _inspect_port(settings: Settings) -> Iterator[DoctorFinding]:
     """Binds the port for a moment. A gateway that `toolscript mcp` starts takes any free port."""
     where = f"port {settings.port} of {settings.host}"
-    from toolscript.surfaces.http.server import listen  # with the extra `server` only
-
     try:
+        from toolscript.surfaces.http.server import listen
+
         listen(settings).close()
         yield DoctorFinding("gateway", Level.OK, f"{where} is free")
     except Unavailable as error:
         owner = describe_port_owner(settings.host, settings.port)
         text = error.message + (f". {owner}" if owner else "")
         yield DoctorFinding("gateway", Level.ERROR, text, "or set TOOLSCRIPT_PORT", cause="port")
+    except ImportError:  # the extra `server` is missing, which the check of the package says
+        pass
 
 
 def is_gateway_usable(settings: Settings) -> bool:
