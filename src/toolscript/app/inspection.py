@@ -10,10 +10,13 @@ from tempfile import TemporaryDirectory
 
 from toolscript.adapters.mcp.machine_environment import CERTIFICATES, select_network_variables
 from toolscript.adapters.memory import HashedEmbedder
+from toolscript.adapters.outgoing.remote_services import hide_credentials
 from toolscript.app.engines import open_index
 from toolscript.domain.errors import FolderInUse
 from toolscript.domain.search import Collection, Point, Terms
 from toolscript.settings import Settings
+
+__all__ = ["check_index", "check_index_folder", "hide_credentials", "list_network_variables", "names_certificates"]
 
 _COLLECTION = Collection("toolscript_doctor", "doctor", 2)
 

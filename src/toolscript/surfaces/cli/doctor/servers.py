@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from toolscript.app.inspection import hide_credentials
 from toolscript.configuration.jsonc import JsoncError, parse_jsonc
 from toolscript.configuration.text_files import read_text
 from toolscript.domain.errors import Invalid, ToolscriptError
@@ -61,9 +62,12 @@ def _inspect_secrets(file: Path) -> Iterator[DoctorFinding]:
         content = parse_jsonc(read_text(file) or "").root.to_python()
     except (JsoncError, ValueError):
         return
-    servers = content.get("mcpServers") or content.get("servers") or {} if isinstance(content, dict) else {}
+    root = content if isinstance(content, dict) else {}
+    nested = root["mcp"].get("servers") if isinstance(root.get("mcp"), dict) else None
     names = [
         name
+        for servers in (root.get("mcpServers"), root.get("servers"), nested)
+        if isinstance(servers, dict)
         for name, entry in servers.items()
         if isinstance(entry, dict)
         for key in ("env", "headers")
@@ -134,7 +138,7 @@ def _describe(server: Mapping[str, Any], *, in_gateway: bool) -> Iterator[Doctor
 def _look_for_command(spec: ServerSpec) -> Iterator[DoctorFinding]:
     if spec.transport is not Transport.STDIO:
         if spec.transport is not Transport.INTERNAL:
-            yield DoctorFinding("servers", Level.OK, f"not asked: {spec.url.partition('?')[0]}", subject=spec.name)
+            yield DoctorFinding("servers", Level.OK, f"not asked: {hide_credentials(spec.url)}", subject=spec.name)
         return
     command = shutil.which(spec.command, path=spec.env.get("PATH") or os.environ.get("PATH"))
     reason = None

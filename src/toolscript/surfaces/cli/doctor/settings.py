@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from toolscript.app.access import check_environment
 from toolscript.app.engines import open_language_model
@@ -56,7 +55,8 @@ def inspect_network() -> Iterator[DoctorFinding]:
     """Looks at proxies and certificates. Passwords are not shown."""
     variables = list_network_variables(os.environ)
     for name, value in variables.items():
-        if names_certificates(name) and not Path(value).exists():
+        paths = value.split(os.pathsep) if name.upper() == "SSL_CERT_DIR" else [value]
+        if names_certificates(name) and not any(Path(path).exists() for path in paths):
             action = "correct it or unset it: programs that use it trust no certificate, or refuse to start"
             yield DoctorFinding("network", Level.ERROR, f"{value} does not exist", action, subject=name)
             continue
@@ -72,10 +72,5 @@ def inspect_network() -> Iterator[DoctorFinding]:
 
 
 def _hide_login(value: str) -> str:
-    """The value without the user and the password of an address."""
-    _, at, host = value.rpartition("@")
-    with suppress(ValueError):
-        parts = urlsplit(value)
-        if at and parts.scheme and parts.hostname:
-            return urlunsplit(parts._replace(netloc=f"***@{parts.netloc.rpartition('@')[2]}"))
-    return f"***@{host}" if at else value
+    """The value without the user and the password of an address. A password may have characters that end a host."""
+    return re.sub(r"(?is)^([a-z][a-z0-9+.-]*://)?.*@", r"\1***@", value)

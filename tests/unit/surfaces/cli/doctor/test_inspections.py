@@ -70,3 +70,44 @@ def test_a_hook_is_looked_at_that_names_its_program_by_its_path(home: Path, hook
     write_hook(home, hook)
     found = [each.level for each in inspect_clients(Settings(data_dir=home)) if "hook" in (each.subject or "")]
     assert found == ([level] if level else [])
+
+
+@pytest.mark.parametrize("mark", ["", "/", "#", "?", "@", "://"])
+@pytest.mark.parametrize("scheme", ["", "http://"])
+def test_no_password_of_a_proxy_is_shown(monkeypatch: pytest.MonkeyPatch, scheme: str, mark: str) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", f"{scheme}ann:hun{mark}ter@proxy:3128")
+    (finding,) = inspect_network()
+    assert finding.text == f"{scheme}***@proxy:3128"
+
+
+def test_addresses_of_servers_are_shown_without_login_and_query(tmp_path: Path) -> None:
+    entry = {"url": "https://bob:s3cret@a.example/mcp?key=s3cret"}
+    (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": {"a": entry}}))
+    settings = Settings(data_dir=tmp_path, config=tmp_path / "servers.json")
+    choice, _ = inspect_configuration(settings)
+    (finding,) = inspect_servers(settings, choice, asks_gateway=False, starts=False)
+    assert finding.text == "not asked: https://a.example/mcp"
+
+
+@pytest.mark.parametrize(
+    ("folders", "level"), [("{here}:{here}/gone", Level.OK), ("{here}/gone:{here}/lost", Level.ERROR)]
+)
+def test_a_list_of_folders_with_certificates_may_have_some_that_are_gone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, folders: str, level: Level
+) -> None:
+    monkeypatch.setenv("SSL_CERT_DIR", folders.format(here=tmp_path).replace(":", os.pathsep))
+    (finding,) = inspect_network()
+    assert finding.level is level
+
+
+@pytest.mark.parametrize("place", ["servers", "mcp.servers", "mcpServers"])
+def test_secrets_in_every_list_of_a_file_that_others_can_read_are_named(tmp_path: Path, place: str) -> None:
+    well: dict[str, Any] = {"w": {"command": "true"}}
+    secret = {"x": {"command": "true", "env": {"TOKEN": "abc"}}}
+    outer, _, inner = place.partition(".")
+    (file := tmp_path / "servers.json").write_text(
+        json.dumps({"mcpServers": well, outer: {inner: secret} if inner else secret})
+    )
+    file.chmod(0o644)
+    _, findings = inspect_configuration(Settings(data_dir=tmp_path, config=file))
+    assert [each.level for each in findings if "values of x" in each.text] == [Level.NOTE]
