@@ -58,7 +58,9 @@ def add_folders(text: str, folders: Sequence[str]) -> str:
     """The text of a configuration file with these folders, too."""
     node = parse_jsonc(text).root.find(AGENT_SKILL_FOLDERS)
     source = json.dumps(list(folders), ensure_ascii=False)
-    if node is None or not isinstance(node.value, list):
+    if node is None:
         return add_member(text, (AGENT_SKILL_FOLDERS,), source)
+    if not isinstance(node.value, list):
+        return apply_edits(text, [TextEdit(node.start, node.end, source)])
     at = node.value[-1].end if node.value else node.start + 1
     return apply_edits(text, [TextEdit(at, at, f", {source[1:-1]}" if node.value else source[1:-1])])

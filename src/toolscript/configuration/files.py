@@ -89,10 +89,11 @@ def load_configuration(
     entries: dict[str, _ServerEntry] = {}
     profiles: dict[str, Profile] = {}
     folders: list[str] = []
-    for source in sources:
-        root = source.read_root(required=path is not None)
+    roots = [(source, source.read_root(required=path is not None)) for source in sources]
+    for source, root in roots:
         entries |= source.read_entries(root)
         profiles |= source.read_profiles(root)
+    for source, root in roots:
         if root and (node := root.find(AGENT_SKILL_FOLDERS)):
             folders += read_agent_skill_folders(node, source.report, source.resolve_path, entries)
     specs = [entry.build_spec() for entry in entries.values()]

@@ -21,6 +21,7 @@ TARGETS = [
     "",
     "{}",
     '{"mcpServers": {}} ',
+    '{"skillFolders": null, "mcpServers": {}}',
     '{\n  // mine\n  "skillFolders": [],\n}\n',
     '{\n\t"skillFolders": [\n\t\t"skills", // of this project\n\t\t"~/.claude/skills"\n\t],\n\t"mcpServers": {}\n}',
 ]
@@ -49,6 +50,16 @@ def test_folders_are_read_relative_to_their_file_and_to_the_home_folder(tmp_path
 def test_a_bad_list_is_refused_with_file_and_line(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(Invalid, match=rf"{problem}.*\(line 1\)"):
         load(tmp_path, text)
+
+
+@pytest.mark.parametrize("has_server_first", [True, False])
+def test_no_file_can_give_a_server_the_name_of_folders(tmp_path: Path, has_server_first: bool) -> None:
+    contents: list[dict[str, object]] = [{"mcpServers": {"agent-skills": {"command": "x"}}}, {"skillFolders": ["a"]}]
+    for folder, content in zip(("home", "project"), contents if has_server_first else contents[::-1], strict=True):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / ".toolscript.json").write_text(json.dumps(content))
+    with pytest.raises(Invalid, match="rename that server"):
+        load_configuration(home=tmp_path / "home", folder=tmp_path / "project", environment={})
 
 
 def test_only_folders_with_agent_skills_are_found(tmp_path: Path) -> None:
