@@ -34,13 +34,13 @@ LOCK = ".lock"
 
 
 def is_in_use(root: Path) -> bool:
-    """Whether a process has opened the index folder. Creates nothing."""
+    """Whether a process has opened the index folder. Creates nothing. Raises OSError if its lock cannot be opened."""
     if not (root / LOCK).is_file():
         return False
     lock = FileLock(root / LOCK, mode=FILE_MODE)
     try:
         lock.acquire(blocking=False)
-    except (Timeout, OSError):
+    except Timeout:
         return True
     lock.release()
     return False

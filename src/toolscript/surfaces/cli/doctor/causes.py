@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 
 
@@ -60,7 +61,7 @@ CAUSES = (
     Cause(
         "wrong_node",
         r"EBADENGINE|ERR_UNKNOWN_BUILTIN_MODULE|ERR_REQUIRE_ESM|No such built-in module|Unsupported engine|"
-        r"(SyntaxError|TypeError|ReferenceError).*\(Node\.js v",
+        r"(SyntaxError|ReferenceError|TypeError.* is not a (function|constructor)).*\(Node\.js v",
         "the server probably needs a newer Node.js than `node --version` says: install one, or give the full path of a "
         "newer npx as `command`",
     ),
@@ -137,6 +138,7 @@ UNKNOWN = Cause("unknown", "", "run its command in a shell, or ask its address w
 
 def describe_action(cause: Cause, server: str, *, in_gateway: bool) -> str:
     """What to do about a server. A gateway keeps the logs of its servers."""
+    server = shlex.quote(server)
     action = cause.action.format(server=server)
     return f"{action}. `toolscript servers log {server}` shows its log" if cause.has_log and in_gateway else action
 

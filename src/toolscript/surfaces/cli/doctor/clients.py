@@ -6,11 +6,12 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from toolscript.configuration.client_entries import CLIENTS
-from toolscript.configuration.client_files import list_client_files
+from toolscript.configuration.client_files import ClientFile, list_client_files
 from toolscript.configuration.client_hooks import find_hook_commands
 from toolscript.configuration.formats.registry import find_format, name_format
 from toolscript.configuration.setup_plan import FoundFile, FoundServer, find_servers
@@ -38,7 +39,7 @@ def inspect_clients(settings: Settings) -> Iterator[DoctorFinding]:
     findings = [finding for each in files for finding in _inspect_file(each)]
     yield from findings
     yield from _inspect_hooks(home)
-    yield from _inspect_setups(settings, files)
+    yield from _inspect_setups(settings, sources, files)
     if not findings:
         yield DoctorFinding(
             "clients", Level.NOTE, "no client that `setup` knows has Toolscript", f"{SETUP}, or see the guide"
@@ -98,11 +99,10 @@ def _find_stale_path(spec: ServerSpec) -> str | None:
     """Which path of an entry leads nowhere. A command without a path is looked for on our PATH, not on the client's."""
     if shutil.which(spec.command) is None:
         return f"its command is not there: {spec.command}"
-    words = list(spec.args)
-    for flag in ("--config", "--data-dir"):
-        value = words[words.index(flag) + 1] if flag in words[:-1] else None
-        if value and flag == "--config" and not Path(value).expanduser().exists():
-            return f"the file of its --config is not there: {value}"
+    words = [part for word in spec.args for part in (word.split("=", 1) if word.startswith("--config=") else [word])]
+    for flag, file in pairwise(words):
+        if flag == "--config" and not Path(file).expanduser().exists():
+            return f"the file of its --config is not there: {file}"
     return None
 
 
@@ -121,7 +121,9 @@ def _inspect_hooks(home: Path) -> Iterator[DoctorFinding]:
             yield DoctorFinding("clients", Level.OK, command, subject=where)
 
 
-def _inspect_setups(settings: Settings, files: Sequence[FoundFile]) -> Iterator[DoctorFinding]:
+def _inspect_setups(
+    settings: Settings, sources: Sequence[ClientFile], files: Sequence[FoundFile]
+) -> Iterator[DoctorFinding]:
     """Looks whether the entries of earlier setups are still there."""
     try:
         setups = read_setups(settings.data)
@@ -129,14 +131,10 @@ def _inspect_setups(settings: Settings, files: Sequence[FoundFile]) -> Iterator[
         yield DoctorFinding("clients", Level.ERROR, error.message)
         return
     with_entry = {str(f.source.file.resolve()) for f in files for server in f.servers if server.is_toolscript}
-    known = {str(each.file.resolve()) for each in _list_sources()}
+    known = {str(source.file.resolve()) for source in sources}
     for file in dict.fromkeys(change.file for setup in setups for change in setup):
         if file in known and file not in with_entry:
             text = "`toolscript setup` has moved its servers, and Toolscript is no longer in it"
             yield DoctorFinding(
                 "clients", Level.ERROR, text, f"{SETUP} --undo, or add the entry again", subject=format_path(file)
             )
-
-
-def _list_sources() -> Sequence[Any]:
-    return list_client_files(home=Path.home(), folder=Path.cwd(), environment=os.environ, platform=sys.platform)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import stat
 import sys
@@ -65,7 +66,7 @@ def _inspect_access(folder: Path) -> Iterator[DoctorFinding]:
             "folder",
             Level.ERROR,
             f"{folder} belongs to another user (uid {status.st_uid})",
-            f"run Toolscript as that user, or `chown -R {os.getuid()} {folder}`",
+            f"run Toolscript as that user, or `chown -R {os.getuid()} {shlex.quote(str(folder))}`",
         )
     if not status.st_mode & OTHERS:
         return  # what is in it cannot be reached
@@ -78,5 +79,5 @@ def _inspect_access(folder: Path) -> Iterator[DoctorFinding]:
         "folder",
         level,
         f"other users of this machine can open {folder}{rest}",
-        f"chmod -R go-rwx {folder}",
+        f"chmod -R go-rwx {shlex.quote(str(folder))}",
     )

@@ -90,6 +90,9 @@ def inspect_index(settings: Settings) -> Iterator[DoctorFinding]:
             yield DoctorFinding("index", Level.ERROR, problem, "run `toolscript index rebuild`")
     except FolderInUse as error:
         yield _describe_holder(settings, error.message)
+    except OSError as error:
+        text = f"{error.filename} cannot be opened: {error.strerror}"
+        yield DoctorFinding("index", Level.ERROR, text, "change its owner to the user who runs Toolscript")
 
 
 def _describe_holder(settings: Settings, text: str) -> DoctorFinding:

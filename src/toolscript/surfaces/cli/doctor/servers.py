@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import shutil
 import stat
 import sys
@@ -75,7 +76,7 @@ def _inspect_secrets(file: Path) -> Iterator[DoctorFinding]:
     ]
     if names:
         text = f"other users can read {format_path(str(file))}, which has values of {', '.join(dict.fromkeys(names))}"
-        yield DoctorFinding("configuration", Level.NOTE, text, f"chmod go-r {file}")
+        yield DoctorFinding("configuration", Level.NOTE, text, f"chmod go-r {shlex.quote(str(file))}")
 
 
 def inspect_servers(
@@ -121,7 +122,7 @@ def _describe(server: Mapping[str, Any], *, in_gateway: bool) -> Iterator[Doctor
         yield DoctorFinding("servers", Level.ERROR, text, action, subject=name, cause=cause.name)
     elif state == ServerState.STOPPED:
         yield DoctorFinding(
-            "servers", Level.NOTE, reason or "stopped", f"toolscript servers start {name}", subject=name
+            "servers", Level.NOTE, reason or "stopped", f"toolscript servers start {shlex.quote(name)}", subject=name
         )
     elif state == ServerState.CONNECTING:
         yield DoctorFinding("servers", Level.NOTE, "still starting", "run this command again in a moment", subject=name)
@@ -132,7 +133,7 @@ def _describe(server: Mapping[str, Any], *, in_gateway: bool) -> Iterator[Doctor
         yield DoctorFinding("servers", Level.NOTE, f"left out: {problem}", subject=name)
     if server["callsPausedSeconds"]:
         text = "its calls are refused for a moment, because it kept failing"
-        yield DoctorFinding("servers", Level.NOTE, text, f"toolscript servers log {name}", subject=name)
+        yield DoctorFinding("servers", Level.NOTE, text, f"toolscript servers log {shlex.quote(name)}", subject=name)
 
 
 def _look_for_command(spec: ServerSpec) -> Iterator[DoctorFinding]:

@@ -26,6 +26,8 @@ REASONS = {
         "wrong_node"
     ),
     "exited with code 1: SyntaxError: Unexpected token '??=' (Node.js v14.21.3)": "wrong_node",
+    "exited with code 1: TypeError: structuredClone is not a function (Node.js v16.20.2)": "wrong_node",
+    "exited with code 1: TypeError: fetch failed (Node.js v22.1.0)": "exited",
     "exited with code 1: npm error 404 Not Found - GET https://npm.example.com/no-such - Not found": (
         "package_not_found"
     ),
@@ -60,3 +62,10 @@ def test_a_reason_has_a_cause_and_an_action(reason: str) -> None:
     assert action
     assert "{" not in action
     assert ("toolscript servers log docs" in action) == cause.has_log
+
+
+@pytest.mark.parametrize(
+    "reason", ["it needs a login: run `toolscript login 'my server'`", "exited with code 3: no key"]
+)
+def test_the_name_of_a_server_is_quoted_for_a_shell(reason: str) -> None:
+    assert "'my server'`" in describe_action(find_cause(reason), "my server", in_gateway=True)

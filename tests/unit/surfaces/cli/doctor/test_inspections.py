@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -9,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 from toolscript.app.inspection import list_network_variables
 from toolscript.settings import Settings
 from toolscript.surfaces.cli.doctor import command, servers
 from toolscript.surfaces.cli.doctor.clients import inspect_clients
-from toolscript.surfaces.cli.doctor.findings import DoctorFinding, Level
+from toolscript.surfaces.cli.doctor.findings import Level
 from toolscript.surfaces.cli.doctor.gateway import inspect_gateway
+from toolscript.surfaces.cli.doctor.installation import inspect_index
 from toolscript.surfaces.cli.doctor.servers import inspect_configuration, inspect_servers
 from toolscript.surfaces.cli.doctor.settings import inspect_network
 
@@ -111,3 +114,28 @@ def test_secrets_in_every_list_of_a_file_that_others_can_read_are_named(tmp_path
     file.chmod(0o644)
     _, findings = inspect_configuration(Settings(data_dir=tmp_path, config=file))
     assert [each.level for each in findings if "values of x" in each.text] == [Level.NOTE]
+
+
+def test_a_lock_of_the_index_that_cannot_be_opened_is_not_called_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(lock: FileLock, **_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", lock.lock_file)
+
+    async def work(_: Settings) -> str:
+        return "the engine"
+
+    monkeypatch.setattr("toolscript.surfaces.cli.doctor.installation.check_index", work)
+    monkeypatch.setattr(FileLock, "acquire", refuse)
+    (lock := tmp_path / "index" / ".lock").parent.mkdir()
+    lock.touch()
+    _, finding = inspect_index(Settings(data_dir=tmp_path))
+    assert (finding.level, finding.text) == (Level.ERROR, f"{lock} cannot be opened: Permission denied")
+
+
+@pytest.mark.parametrize("words", [["--config", "/gone.json"], ["--config=/gone.json"]])
+def test_an_entry_of_a_client_whose_configuration_is_gone_is_stale(home: Path, words: list[str]) -> None:
+    entry = {"command": sys.executable, "args": ["-m", "toolscript", "mcp", *words]}
+    (home / ".claude.json").write_text(json.dumps({"mcpServers": {"toolscript": entry}}))
+    (finding,) = inspect_clients(Settings(data_dir=home))
+    assert (finding.cause, "/gone.json" in finding.text) == ("stale_path", True)
