@@ -60,6 +60,16 @@ ALLOWED_IMPORTS: dict[str, set[str]] = {
         "services/support",
         "services/tools",
     },
+    "services/catalogue_check": {
+        "domain",
+        "ports",
+        "retrieval",
+        "services/catalogue",
+        "services/catalogue_check",
+        "services/support",
+        "services/tools",
+        "services/trust",
+    },
     "services/documents": {
         "domain",
         "ports",

@@ -6,7 +6,7 @@ Servers without an entry in the configuration count as the same one."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from toolscript.domain.catalog import get_server
 from toolscript.domain.redaction import REDACTED, is_secret_argument, redact_arguments, redact_text
@@ -44,6 +44,17 @@ class Variants:
         """The other variants of a tool that the caller may see, in the order of the configuration."""
         others = catalogue.list_variants(item_id, self._get_position, self._get_origin)
         return tuple(i for i in others if view.shows(i))
+
+    def list_groups(self, catalogue: CatalogueFacts) -> Iterator[tuple[list[str], bool]]:
+        """The groups of tools with equal definitions, and whether searches show one of the group or, as their servers
+        have different arguments, each."""
+        for group in dict.fromkeys(catalogue.variants.values()):
+            by_origin: dict[tuple[str, ...], list[str]] = {}
+            for item_id in sorted(group, key=lambda member: (self._get_position(get_server(member)), member)):
+                by_origin.setdefault(self._get_origin(item_id), []).append(item_id)
+            yield from ((ids, True) for ids in by_origin.values() if len(ids) > 1)
+            if len(by_origin) > 1:
+                yield [ids[0] for ids in by_origin.values()], False
 
     def describe_arguments(self, item_id: str, catalogue: CatalogueFacts) -> str:
         """The folders, files and addresses that distinguish a tool's server from the servers of equal tools, without

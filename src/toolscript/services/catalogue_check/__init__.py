@@ -1,0 +1,1 @@
+"""What in a catalogue leads searches astray, and descriptions that may change that."""
