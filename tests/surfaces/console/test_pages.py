@@ -143,6 +143,9 @@ async def test_own_requests_are_measured_as_by_the_command(
     for name, title in (("hit@1", "Hit@1"), ("r@5", "R@5"), ("ndcg@10", "NDCG@10")):
         card = results.locator(".figure", has_text=title)
         assert await card.locator(".figure-value").inner_text() == f"{figures[name]:.3f}"
+    await page.get_by_role("button", name="Check", exact=True).click()
+    await page.get_by_text("tools and ").wait_for()
+    assert await find_violations(page) == []
     left_empty = results.locator(".figure", has_text="Left empty").locator(".figure-value")
     assert await left_empty.inner_text() == f"{figures['no_match']['left_empty']:.3f}"
 

@@ -81,6 +81,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     },
     "Maintain": {
         "doctor": ("doctor.command:doctor", "Find out what is wrong, and what to do about it."),
+        "catalogue": ("commands.catalogue:catalogue", "Find the tools that searches mistake for each other."),
         "sync": ("commands.sync:sync", "Update catalogue, skills and index to what the servers offer now."),
         "index": ("commands.index:index", "Maintain the vector index."),
         "eval": ("commands.evaluate:evaluate", "Measure search quality with judged queries."),

@@ -26,6 +26,7 @@ from toolscript.surfaces.http.routers import (
     agent_skills,
     approvals,
     calls,
+    catalogue_check,
     code,
     discovery,
     documents,
@@ -70,6 +71,7 @@ ROUTERS = (
     results.router,
     code.router,
     evaluation.router,
+    catalogue_check.router,
     workflows.router,
     tools.clients_router,
 )

@@ -5,6 +5,7 @@ import { useAction, useApi, useTitle } from "../core/hooks.js";
 import { link } from "../core/router.js";
 import { Empty, Problem } from "../parts/states.js";
 import { Text } from "../parts/text.js";
+import { CatalogueCheck } from "./quality/catalogue_check.js";
 import { Curve } from "./quality/curve.js";
 import { buildCurve, isAnswered, measure, parseQueries, share } from "./quality/measure.js";
 
@@ -64,7 +65,8 @@ export default function QualityPage() {
         <button type="submit" class="button primary" disabled=${busy || !text.trim()}>${busy ? `${done} measured` : "Measure"}</button></div>
     </form>
     <div role="status">${(error ?? keeping.error) && html`<${Problem} error=${error ?? keeping.error} />`}</div>
-    ${results ? html`<${Results} results=${results} threshold=${stats.data?.threshold ?? 0.35} />` : html`<section class="section"><${Empty} title="Ten requests already say something">Write them as your agent would ask, and measure.</${Empty}></section>`}`;
+    ${results ? html`<${Results} results=${results} threshold=${stats.data?.threshold ?? 0.35} />` : html`<section class="section"><${Empty} title="Ten requests already say something">Write them as your agent would ask, and measure.</${Empty}></section>`}
+    <${CatalogueCheck} />`;
 }
 
 function Results({ results, threshold }) {
