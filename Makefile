@@ -55,6 +55,11 @@ $(VENV)/.chromium: | $(VENV)/.dev
 	@$(TOOLCHAIN)/install_chromium
 	@touch $@
 
+# What runs servers in a sandbox. Without it, the tests of that are skipped.
+$(VENV)/.bubblewrap: | $(VENV)/.dev
+	@$(TOOLCHAIN)/install_bubblewrap
+	@touch $@
+
 # Larger than all other packages of npm together, so only for `make test-all`.
 $(VENV)/.inspector: $(TOOLCHAIN)/inspector/package.json $(TOOLCHAIN)/inspector/package-lock.json | $(VENV)/.dev
 	@mkdir -p $(VENV)/inspector
@@ -81,7 +86,7 @@ run: $(VENV)/.run  ## Install, connect to the configured servers (or a demo), an
 	$(BIN)/toolscript gateway start --port $(PORT)
 
 PYTEST := $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
-ALL_TOOLS := $(VENV)/.dev $(VENV)/.servers $(VENV)/.chromium
+ALL_TOOLS := $(VENV)/.dev $(VENV)/.servers $(VENV)/.chromium $(VENV)/.bubblewrap
 test: $(ALL_TOOLS)  ## Install all that the tests need, and prove every requirement (8 minutes on two cores)
 	$(PYTEST) -m "not extended" --durations=20
 

@@ -19,7 +19,7 @@ import pytest
 
 import toolscript
 from toolscript.__main__ import use_unicode
-from toolscript.adapters.mcp import process_tree, stdio
+from toolscript.adapters.mcp import launch, process_tree
 from toolscript.domain.errors import Invalid
 from toolscript.domain.servers import ServerSpec, Transport
 from toolscript.settings import load_settings
@@ -107,22 +107,16 @@ def test_on_windows_a_server_is_ended_with_all_that_it_started(windows: pytest.M
     assert calls[2:] == [("job", 1)]
 
 
-async def test_on_windows_npx_is_npx_cmd_and_variables_have_one_case(windows: pytest.MonkeyPatch) -> None:
+def test_on_windows_npx_is_npx_cmd_and_variables_have_one_case(windows: pytest.MonkeyPatch) -> None:
     program = "C:\\Program Files\\nodejs\\npx.CMD"
-    started: list[Any] = []
-
-    async def start(*command: str, **options: Any) -> None:
-        started.append((command, options["env"]))
-
-    windows.setattr(stdio, "get_default_environment", lambda: {"PATH": "C:\\Windows", "USERPROFILE": "C:\\Users\\ann"})
+    variables = {"PATH": "C:\\Windows", "USERPROFILE": "C:\\Users\\ann"}
+    windows.setattr(launch, "get_default_environment", lambda: variables)
     windows.setattr("shutil.which", lambda name, path: program if (name, path) == ("npx", "D:\\node") else None)
-    windows.setattr(asyncio, "create_subprocess_exec", start)
     spec = ServerSpec("files", Transport.STDIO, command="npx", args=("-y", "files"), env={"Path": "D:\\node"})
-    await stdio._start(spec)
-    ((command, environment),) = started
-    assert command == (program, "-y", "files")
-    assert environment["PATH"] == "D:\\node"
-    assert "Path" not in environment
+    built = launch.build_launch(spec, None)
+    assert built.words == (program, "-y", "files")
+    assert built.environment["PATH"] == "D:\\node"
+    assert "Path" not in built.environment
 
 
 def test_on_windows_the_lock_of_the_data_folder_is_a_lock_on_its_first_byte(

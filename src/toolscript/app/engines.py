@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from toolscript.adapters.agent_skills.folders import AgentSkillFolders
 from toolscript.adapters.memory import MemoryIndex
@@ -36,11 +37,13 @@ class Servers:
         max_answer_bytes: int,
         tokens: AccessTokens | None = None,
         get_workflows: Callable[[], ToolServer] | None = None,
+        data: Path | None = None,
     ) -> None:
         """`get_workflows` returns the server of workflows, which is part of this process."""
         self._max_answer_bytes = max_answer_bytes
         self._tokens = tokens
         self._get_workflows = get_workflows
+        self._data = data
 
     @asynccontextmanager
     async def connect(
@@ -63,7 +66,7 @@ class Servers:
 
                 return OpenApiServers(self._max_answer_bytes, self._tokens)
             from toolscript.adapters.mcp.client import McpServers
-        return McpServers(self._max_answer_bytes, self._tokens)
+        return McpServers(self._max_answer_bytes, self._tokens, self._data)
 
 
 def open_admission(
@@ -91,7 +94,7 @@ def open_gateway(
     logins. `get_workflows` returns the server of workflows. The gateway of the `demo` has no servers."""
     limits = replace(current_limits(), connect=settings.connect_timeout, call=settings.call_timeout)
     build = DemoGateway if demo else Gateway
-    return build(Servers(settings.call_max_mib * 2**20, tokens, get_workflows), sync, limits, admission)
+    return build(Servers(settings.call_max_mib * 2**20, tokens, get_workflows, settings.data), sync, limits, admission)
 
 
 def open_index(settings: Settings) -> VectorIndex:

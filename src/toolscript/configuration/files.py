@@ -21,6 +21,7 @@ from toolscript.configuration.env_files import VARIABLE_NAME, parse_env_file
 from toolscript.configuration.jsonc import JsoncError, JsoncNode, parse_jsonc
 from toolscript.configuration.limits import read_limits
 from toolscript.configuration.profiles import APPROVAL_RULE, ProfileReader, resembles_profiles
+from toolscript.configuration.sandboxes import read_sandbox
 from toolscript.configuration.text_files import read_text
 from toolscript.configuration.variables import resolve_variables
 from toolscript.domain.access import ApprovalPolicy
@@ -45,7 +46,7 @@ _URL_KEYS = ("httpUrl", "url", "serverUrl")
 _ENTRY_KEYS = (
     *("command", "args", "env", "envFile", "cwd", *_URL_KEYS, "openapi", "headers"),
     *("type", "transport", "disabled", "enabled", "includeTools", "excludeTools", "start", "idleMinutes", "trust"),
-    *("limits", "approval"),
+    *("limits", "approval", "sandbox"),
     *("oauth", "auth"),  # the second is another client's, and left alone
 )
 _OAUTH_KEYS = ("clientId", "clientSecret", "scopes", "redirectPort", "callbackPort", "perUser")
@@ -281,6 +282,8 @@ class _ServerEntry:
         if transport is None:
             return None
         limit, tool_limits = read_limits(self._get("limits"), self.source.report)
+        source = self.source
+        sandbox = read_sandbox(self._get("sandbox"), transport, source.report, source.resolve, source.resolve_path)
         spec = ServerSpec(
             self.name,
             transport,
@@ -292,6 +295,7 @@ class _ServerEntry:
             approval=self._read_choice("approval", ApprovalPolicy, APPROVAL_RULE) or ApprovalPolicy.NEVER,
             limit=limit,
             tool_limits=tool_limits,
+            sandbox=sandbox,
         )
         if transport is Transport.STDIO:
             command, args, cwd = self._read_command(), self._read_list("args"), self._read_path("cwd")

@@ -64,6 +64,7 @@ class PlannedServer:
     """The names of its variables and headers, whose values are secrets."""
     cwd: str | None
     env_file: str | None
+    sandbox: str | None
     problem: str | None
     """Why it cannot be added."""
     warnings: tuple[str, ...] = ()
@@ -177,10 +178,11 @@ def _plan_server(
     content = node.to_python()
     members: dict[str, Any] = content if isinstance(content, dict) else {}
     secrets = {key: members[key] for key in _SECRET_KEYS if isinstance(members.get(key), dict)}
-    transport, problem = None, check_name(name)
+    transport, sandbox, problem = None, None, check_name(name)
     try:
         spec = parse_entry(name, entry, file=file, home=place.home, environment=place.environment)
         transport = spec.transport if spec else None
+        sandbox = spec.sandbox.summary if spec and spec.sandbox else None
         if spec is None:
             problem = problem or "it is disabled: remove `disabled` from the entry"
         elif spec.is_toolscript:
@@ -198,7 +200,7 @@ def _plan_server(
     variables = tuple(str(each) for values in secrets.values() for each in values)
     cwd, env_file = (str(members[key]) if members.get(key) is not None else None for key in ("cwd", "envFile"))
     runs = _describe(members, transport)
-    return PlannedServer(name, entry, transport, runs, variables, cwd, env_file, problem, warnings)
+    return PlannedServer(name, entry, transport, runs, variables, cwd, env_file, sandbox, problem, warnings)
 
 
 def _describe(entry: Mapping[str, Any], transport: Transport | None) -> str:

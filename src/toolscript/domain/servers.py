@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from itertools import pairwise
@@ -65,6 +65,33 @@ class OAuthSpec:
     """Whether calls of a named caller use the login of that caller, never that of the installation."""
 
 
+class SandboxKind(StrEnum):
+    """The programs that can run a server apart from the machine."""
+
+    BWRAP = "bwrap"
+    """Bubblewrap: namespaces of this Linux, without an image."""
+    DOCKER = "docker"
+    PODMAN = "podman"
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxSpec:
+    """How the program of a server is kept apart from the machine."""
+
+    kind: SandboxKind
+    network: bool = False
+    """Whether it has a network. Bubblewrap then gives the network of the machine with its loopback."""
+    folders: tuple[tuple[str, bool], ...] = ()
+    """Absolute paths that the server sees, and whether it may write there."""
+    image: str = ""
+    """The image of docker and podman."""
+
+    @property
+    def summary(self) -> str:
+        """For people: `bwrap, no network`."""
+        return f"{self.kind}, {'with' if self.network else 'no'} network"
+
+
 # Options of runners such as npx that change nothing of what runs.
 _WITHOUT_ASKING = ("-y", "--yes")
 
@@ -97,6 +124,8 @@ class ServerSpec:
     tool_limits: tuple[tuple[str, CallLimit], ...] = ()
     """For tools whose names match; the first pattern that matches counts."""
     approval: ApprovalPolicy = ApprovalPolicy.NEVER
+    sandbox: SandboxSpec | None = None
+    """What keeps its program apart from the machine."""
     user: str = ""
     """Whose login the connection uses; empty for that of the installation."""
 
@@ -120,6 +149,7 @@ class ServerSpec:
         nor on when it is started and stopped."""
         parts = [self.transport, self.command, self.args, self.cwd, self.url, self.include_tools, self.exclude_tools]
         parts += [self.openapi] if self.openapi else []
+        parts += list(astuple(self.sandbox)) if self.sandbox else []
         parts += [] if self.trust is None else [self.trust]  # the listing decides what goes into quarantine
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
@@ -231,6 +261,8 @@ class ServerStatus:
     """Whether `toolscript login` makes it usable."""
     login_per_user: bool = False
     """Whether calls of a named caller use that caller's own login."""
+    sandbox: str | None = None
+    """What keeps its program apart from the machine: `bwrap, no network`."""
     restarts: int = 0
     restart_reason: str | None = None
     recent_calls: tuple[RecentCall, ...] = ()

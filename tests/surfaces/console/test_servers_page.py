@@ -40,7 +40,7 @@ def find_row(page: Page, name: str) -> Page:
 
 @pytest.mark.req("W-01")
 async def test_servers_are_followed_live(tmp_path: Path, open_page: OpenPage) -> None:
-    servers = {"broken": make_scripted_spec(crash=True), "steady": make_scripted_spec()}
+    servers = {"broken": make_scripted_spec(crash=True) | {"sandbox": "bwrap"}, "steady": make_scripted_spec()}
     write_servers(tmp_path, servers)
     with run_gateway(tmp_path, "--data-dir", str(tmp_path / "data")) as gateway:
         page = await open_page(f"{gateway.url}/#/servers", expects=(GONE,))
@@ -52,6 +52,8 @@ async def test_servers_are_followed_live(tmp_path: Path, open_page: OpenPage) ->
         await find_row(page, "later").get_by_text("ready", exact=True).wait_for()
         await page.get_by_role("button", name="steady").click()
         await page.get_by_text("none since the gateway started").wait_for()
+        await page.get_by_role("button", name="broken").click()
+        await find_row(page, "broken").get_by_text("bwrap, no network", exact=True).wait_for()
 
 
 @pytest.mark.req("W-01", "W-02")

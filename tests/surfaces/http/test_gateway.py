@@ -125,6 +125,7 @@ async def test_a_working_server_is_listed_with_what_it_offers(http: httpx.AsyncC
         "callsPausedSeconds": None,
         "needsLogin": False,
         "loginPerUser": False,
+        "sandbox": None,
         "restarts": 0,
         "restartReason": None,
         "recentCalls": [],

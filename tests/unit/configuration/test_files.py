@@ -488,7 +488,7 @@ def test_an_entry_says_which_definitions_of_its_server_are_trusted(place: Config
 @pytest.mark.req("G-01")
 def test_keys_of_other_clients_are_ignored(place: ConfigurationFolders) -> None:
     keys = (
-        "alwaysAllow autoApprove timeout description tools gallery version dev sandbox oauth authProviderType "
+        "alwaysAllow autoApprove timeout description tools gallery version dev oauth authProviderType "
         "transportType disabledTools enabledTools name id tags note comment headersHelper auth icon startup_timeout_sec"
     ).split()
     assert place.spec(command="x", **dict.fromkeys(keys, "anything")).command == "x"

@@ -86,6 +86,14 @@ def test_what_will_run_is_shown_and_not_what_will_not(plan: Plan) -> None:
     assert "has both command and url" in (server.problem or "")
 
 
+@pytest.mark.req("O-04")
+def test_a_sandbox_is_shown(plan: Plan) -> None:
+    (server,) = plan({"x": {"command": "x", "sandbox": {"kind": "docker", "image": "node:22", "network": True}}})
+    assert server.sandbox == "docker, with network"
+    (server,) = plan({"x": {"command": "x"}})
+    assert server.sandbox is None
+
+
 @pytest.mark.req("O-01")
 def test_an_api_is_shown_with_its_document_and_its_address(plan: Plan) -> None:
     (server,) = plan({"pets": {"openapi": "pets.yaml", "url": "https://api.example/v1", "headers": {"X-Key": "abc"}}})

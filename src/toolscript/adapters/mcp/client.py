@@ -11,6 +11,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -66,16 +67,23 @@ log = logging.getLogger(__name__)
 class McpServers:
     """Connects to servers over stdio, streamable HTTP and SSE."""
 
-    def __init__(self, max_answer_bytes: int = MAX_MESSAGE_BYTES, tokens: AccessTokens | None = None) -> None:
-        """Longer answers become errors. Servers that need a login are sent these tokens."""
+    def __init__(
+        self,
+        max_answer_bytes: int = MAX_MESSAGE_BYTES,
+        tokens: AccessTokens | None = None,
+        data: Path | None = None,
+    ) -> None:
+        """Longer answers become errors. Servers that need a login are sent these tokens. Servers in a sandbox have
+        their homes in the data folder, and see nothing else of it."""
         self._max_answer_bytes = max_answer_bytes
         self._tokens = tokens
+        self._data = data
 
     @asynccontextmanager
     async def connect(self, spec: ServerSpec, *, within: float, on_log: OnLog = ignore_log) -> AsyncIterator[McpServer]:
         """Connects for as long as the block lasts. Raises Unavailable with the reason if that fails."""
         auth = BearerAuth(spec, self._tokens) if self._tokens and may_log_in(spec) else None
-        connection = _Connection(spec, self._max_answer_bytes, auth, on_log)
+        connection = _Connection(spec, self._max_answer_bytes, auth, on_log, self._data)
         is_open = has_ended = False
         try:
             async with AsyncExitStack() as stack:
@@ -109,7 +117,7 @@ class McpServers:
     @asynccontextmanager
     async def _open_modern(self, spec: ServerSpec, auth: BearerAuth | None) -> AsyncIterator[ClientSession]:
         """A second session, by the newest version of the protocol, with a server that was connected by an older one."""
-        connection = _Connection(spec, self._max_answer_bytes, auth, ignore_log)
+        connection = _Connection(spec, self._max_answer_bytes, auth, ignore_log, self._data)
         async with AsyncExitStack() as stack:
             session, channel = await self._start(stack, connection)
             await session.discover()
@@ -379,8 +387,11 @@ def _count_entries(answers: Mapping[str, Sequence[Mapping[str, Any]]]) -> int:
 class _Connection:
     """The transport to a server; describes errors without the secrets of its configuration."""
 
-    def __init__(self, spec: ServerSpec, max_bytes: int, auth: BearerAuth | None, on_log: OnLog) -> None:
+    def __init__(
+        self, spec: ServerSpec, max_bytes: int, auth: BearerAuth | None, on_log: OnLog, data: Path | None
+    ) -> None:
         self._spec = spec
+        self._data = data
         self._max_bytes = max_bytes
         self.auth = auth
         self.log = ServerLog(spec, on_log)
@@ -393,7 +404,9 @@ class _Connection:
         """Opens the transport; the stack closes it."""
         match self._spec.transport:
             case Transport.STDIO:
-                transport = stdio_transport(self._spec, self._max_bytes, self.log.add_line, self.log.line_bytes)
+                transport = stdio_transport(
+                    self._spec, self._max_bytes, self.log.add_line, self.log.line_bytes, self._data
+                )
                 inbox, outbox, self._process = await stack.enter_async_context(transport)
                 return inbox, outbox
             case Transport.HTTP:

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Protocol
 
 
@@ -25,9 +26,12 @@ class ProcessTree(Protocol):
         """Ends the processes."""
 
 
-def open_tree(pid: int) -> ProcessTree:
-    """The tree of a process that has just started, on POSIX in a session of its own."""
-    return ProcessGroup(pid) if sys.platform != "win32" else JobObject(pid)
+def open_tree(pid: int, *, is_supervised: bool = False) -> ProcessTree:
+    """The tree of a process that has just started, on POSIX in a session of its own. A process that supervises the
+    others ends them at once when it ends."""
+    if sys.platform == "win32":
+        return JobObject(pid)
+    return SupervisedGroup(pid) if is_supervised else ProcessGroup(pid)
 
 
 class ProcessGroup:
@@ -52,6 +56,25 @@ class ProcessGroup:
         except (ProcessLookupError, PermissionError):  # macOS raises PermissionError for a zombie
             return False
         return True
+
+
+class SupervisedGroup(ProcessGroup):
+    """The processes of a group on Linux whose first one is bubblewrap, whose end is the end of all others: a SIGTERM
+    would leave them no time."""
+
+    def is_running(self) -> bool:
+        """Whether the first process is left: the one below it waits as a zombie for the init of this machine."""
+        try:
+            os.kill(self._group, 0)
+        except (ProcessLookupError, PermissionError):
+            return False
+        return True
+
+    def terminate(self) -> None:
+        for pid in (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()):
+            with suppress(ProcessLookupError, PermissionError):
+                if pid != self._group and os.getpgid(pid) == self._group:
+                    os.kill(pid, signal.SIGTERM)
 
 
 class JobObject:

@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import re
-import shutil
-import sys
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
-from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 
-from toolscript.adapters.mcp.machine_environment import select_network_variables
+from toolscript.adapters.mcp.launch import Launch, build_launch
 from toolscript.adapters.mcp.messages import SEARCHED_BYTES, read_message
 from toolscript.adapters.mcp.process_tree import open_tree
 from toolscript.adapters.workers.process import close_stdin, describe_exit
@@ -34,6 +30,7 @@ Inbox = MemoryObjectReceiveStream[SessionMessage | Exception]
 Outbox = MemoryObjectSendStream[SessionMessage]
 
 GRACE_SECONDS = 1.0
+CLEANUP_SECONDS = 5.0
 _CHUNK_BYTES = 2**18
 _STDERR_TAIL_BYTES = 8192
 # Of a longer line of standard error, the beginning is kept; of many lines that come at once, the last ones.
@@ -52,9 +49,10 @@ log = logging.getLogger(__name__)
 class ServerProcess:
     """A server's process: its exit reason, and how it is stopped."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: Process, launch: Launch) -> None:
         self._process = process
-        self._tree = open_tree(process.pid)
+        self._tree = open_tree(process.pid, is_supervised=launch.is_supervised)
+        self._cleanup = launch.cleanup
         self._stderr_tail = b""
         self._is_stopping = False
         self.stray_line = b""
@@ -119,6 +117,17 @@ class ServerProcess:
             self._tree.kill()
             await self.wait_for_exit()
             await close_stdin(self._process)
+            await self._clean_up()
+
+    async def _clean_up(self) -> None:
+        """Ends a container, which is no child of the process that started it."""
+        if self._cleanup:
+            with suppress(OSError):  # also TimeoutError
+                async with asyncio.timeout(CLEANUP_SECONDS):
+                    process = await asyncio.create_subprocess_exec(
+                        *self._cleanup, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL
+                    )
+                    await process.wait()
 
     async def _terminate(self) -> None:
         if self._process.stdin:
@@ -161,15 +170,16 @@ def find_decisive_line(text: str) -> str:
 
 @asynccontextmanager
 async def stdio_transport(
-    spec: ServerSpec, max_bytes: int, on_log: OnLog, line_bytes: int = MIN_LINE_BYTES
+    spec: ServerSpec, max_bytes: int, on_log: OnLog, line_bytes: int = MIN_LINE_BYTES, data: Path | None = None
 ) -> AsyncIterator[tuple[Inbox, Outbox, ServerProcess]]:
     """Starts the server and yields its message streams; stops it and its children at the end. A message of more than
     `max_bytes` becomes an error for its request. `on_log` gets the lines of its standard error, up to
-    `line_bytes` of each.
+    `line_bytes` of each. The homes of sandboxes are in the folder `data`.
 
     Raises Unavailable when it cannot be started.
     """
-    server_process = ServerProcess(await _start(spec))
+    launch = await asyncio.to_thread(build_launch, spec, data)
+    server_process = ServerProcess(await _start(spec, launch), launch)
     deliver, inbox = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outbox, collect = anyio.create_memory_object_stream[SessionMessage](0)
     async with anyio.create_task_group() as tasks:
@@ -186,26 +196,16 @@ async def stdio_transport(
             tasks.cancel_scope.cancel()
 
 
-async def _start(spec: ServerSpec) -> Process:
-    """Starts the process in its own group, with a minimal environment, the proxies and certificates of this machine,
-    and the configured variables."""
-    environment = {**get_default_environment(), **select_network_variables(os.environ, spec.env), **spec.env}
-    if sys.platform == "win32":  # where `Path` and `PATH` are one variable
-        environment = {name.upper(): value for name, value in environment.items()}
-    command = shutil.which(spec.command, path=environment.get("PATH"))
-    if command is None:
-        raise Unavailable(f"command not found: {spec.command}. Install it, or give its full path")
-    if spec.cwd and not await asyncio.to_thread(Path(spec.cwd).is_dir):
-        raise Unavailable(f"working folder not found: {spec.cwd}")
+async def _start(spec: ServerSpec, launch: Launch) -> Process:
+    """Starts the process in its own group."""
     try:
         return await asyncio.create_subprocess_exec(
-            command,
-            *spec.args,
+            *launch.words,
             stdin=PIPE,
             stdout=PIPE,
             stderr=PIPE,
-            env=environment,
-            cwd=spec.cwd,
+            env=launch.environment,
+            cwd=launch.cwd,
             start_new_session=True,
         )
     except (OSError, ValueError) as error:

@@ -160,6 +160,7 @@ class ServerConnection:
             retry_in_seconds=left,
             needs_login=self._needs_login and not self.is_stopped,
             login_per_user=self.spec.oauth.per_user,
+            sandbox=self.spec.sandbox.summary if self.spec.sandbox else None,
         )
         return self.activity.add_to(status)
 

@@ -46,6 +46,9 @@ class ServerResponse(TypedDict):
     ]
     needsLogin: Annotated[bool, "Whether `toolscript login` makes it usable."]
     loginPerUser: Annotated[bool, "Whether calls of a named caller use that caller's own login."]
+    sandbox: Annotated[
+        str | None, "What keeps its program apart from the machine, such as `bwrap, no network`. Null: nothing does."
+    ]
     restarts: Annotated[
         int, "How often it was connected again after it was lost, or on request, since the gateway started."
     ]
@@ -92,6 +95,7 @@ class PlannedServerResponse(TypedDict):
     variables: Annotated[list[str], "Names of its variables and headers, without their values."]
     cwd: Annotated[str | None, "The folder that the command runs in, as the snippet has it."]
     envFile: Annotated[str | None, "The file with more variables, as the snippet has it."]
+    sandbox: Annotated[str | None, "What will keep its program apart from the machine."]
     problem: Annotated[str | None, "Why it cannot be added."]
     warnings: Annotated[list[str], "What has to be looked at, such as a placeholder instead of a token."]
 
@@ -166,6 +170,7 @@ def build_server_response(s: ServerStatus) -> ServerResponse:
         "callsPausedSeconds": s.calls_paused_seconds,
         "needsLogin": s.needs_login,
         "loginPerUser": s.login_per_user,
+        "sandbox": s.sandbox,
         "restarts": s.restarts,
         "restartReason": s.restart_reason,
         "recentCalls": [{"ms": call.ms, "ok": call.is_ok} for call in s.recent_calls],
@@ -206,6 +211,7 @@ def build_snippet_response(addition: PlannedAddition, *, added: bool) -> Snippet
                 "variables": list(server.variables),
                 "cwd": server.cwd,
                 "envFile": server.env_file,
+                "sandbox": server.sandbox,
                 "problem": server.problem,
                 "warnings": list(server.warnings),
             }

@@ -163,6 +163,22 @@ def test_without_starting_servers_only_their_commands_are_looked_for(small_folde
     assert not trace.exists()
 
 
+@pytest.mark.req("O-04")
+def test_a_sandbox_that_is_not_installed_is_named(
+    small_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    docker = tmp_path / "programs" / "docker"
+    docker.parent.mkdir()
+    docker.touch(0o755)
+    monkeypatch.setenv("PATH", str(docker.parent))
+    kinds = {kind: {"kind": kind, "image": "node:22"} for kind in ("docker", "podman")}
+    write_servers(**{kind: {"command": "npx", "sandbox": sandbox} for kind, sandbox in kinds.items()})
+    response = ask_doctor(small_folder, "--no-start")
+    assert read_causes(response) == {"podman": "sandbox_missing"}
+    texts = {each["subject"]: each["text"] for each in response["findings"] if each["area"] == "servers"}
+    assert texts["docker"] == "not started; its command is npx of the image node:22"
+
+
 def test_a_running_gateway_states_the_causes_and_no_server_is_started_again(
     small_folder: Path, start_gateway: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -158,6 +158,8 @@ def _show_addition(answer: Mapping[str, Any]) -> None:
             click.echo(f"  in the folder {printable(server['cwd'])}")
         if server["envFile"]:
             click.echo(f"  with the variables of {printable(server['envFile'])}")
+        if server["sandbox"]:
+            click.echo(f"  in a sandbox: {server['sandbox']}")
         for warning in server["warnings"]:
             click.echo(click.style("  warning: ", fg="yellow") + printable(warning))
         if server["problem"]:

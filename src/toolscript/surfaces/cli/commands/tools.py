@@ -349,6 +349,7 @@ def _show_servers(answer: Mapping[str, Any]) -> None:
         "Prompts": "prompts",
         "Resources": "resources",
         **({"Agent skills": "agentSkills"} if any(each["agentSkills"] for each in answer["servers"]) else {}),
+        **({"Sandbox": "sandbox"} if any(each["sandbox"] for each in answer["servers"]) else {}),
         "Reason": _format_reason,
     }
     empty = "No servers are configured: the gateway serves its demo catalogue, or a file without servers."

@@ -36,6 +36,36 @@ CAUSES = (
         "give the full path as `command`, or start the gateway from that shell",
     ),
     Cause(
+        "sandbox_missing",
+        r"^command not found: bwrap\b",
+        "install bubblewrap (`apt-get install bubblewrap`, `dnf install bubblewrap`), or take docker or podman as "
+        "`sandbox`",
+    ),
+    Cause(
+        "sandbox_missing",
+        r"^command not found: (docker|podman), which `sandbox`",
+        "install it, or on Linux take bwrap as `sandbox`",
+    ),
+    Cause("sandbox_missing", r"^sandbox: bwrap is for Linux", "take docker or podman as `sandbox`, with an image"),
+    Cause(
+        "sandbox_forbidden",
+        r"bwrap: (No permissions|setting up uid map|Creating new namespace|loopback: |Can't mount proc)",
+        "this system lets bwrap create no namespaces. Ubuntu since 24.04: give bwrap a profile of AppArmor (package "
+        "apparmor-profiles). In a container: allow user namespaces, or run the gateway outside. Or take docker or "
+        "podman as `sandbox`",
+    ),
+    Cause("sandbox_old", r"bwrap: Unknown option", "install bubblewrap 0.8 or newer"),
+    Cause(
+        "sandbox_engine",
+        r"Cannot connect to (the Docker daemon|Podman)|permission denied.* docker daemon socket",
+        "start the engine, and let the gateway's user use it (`docker info` says more)",
+    ),
+    Cause(
+        "sandbox_folders",
+        r"\bthe sandbox (does not|cannot) show|^folder of the sandbox not found|bwrap: .*No such file or directory",
+        "correct `folders` of `sandbox`: the server sees these, its `cwd` and the system's programs",
+    ),
+    Cause(
         "command_not_found",
         r"^command not found: ",
         "install the command, or give its full path as `command`: the gateway's PATH may be another one than that of "
@@ -101,8 +131,8 @@ CAUSES = (
         "name_not_resolved",
         r"Name or service not known|Temporary failure in name resolution|nodename nor servname|getaddrinfo|"
         r"\bENOTFOUND\b|EAI_AGAIN|failed to lookup address|dns error",
-        "the name of the host is unknown here: check `url` or the registry, the network, and whether a proxy is needed "
-        "(HTTPS_PROXY)",
+        "the name of the host is unknown here: check `url` or the registry, the network (a sandbox has one with "
+        "`network: true` alone), and whether a proxy is needed (HTTPS_PROXY)",
     ),
     Cause(
         "refused",

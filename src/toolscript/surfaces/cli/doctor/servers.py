@@ -143,9 +143,13 @@ def _look_for_command(spec: ServerSpec) -> Iterator[DoctorFinding]:
         return
     command = shutil.which(spec.command, path=spec.env.get("PATH") or os.environ.get("PATH"))
     reason = None
-    if command is None:
+    if spec.sandbox and shutil.which(spec.sandbox.kind) is None:
+        reason = f"command not found: {spec.sandbox.kind}, which `sandbox` of the server asks for"
+    elif command is None and spec.sandbox and spec.sandbox.image:
+        command = f"{spec.command} of the image {spec.sandbox.image}"
+    elif command is None:
         reason = f"command not found: {spec.command}"
-    elif spec.cwd and not Path(spec.cwd).is_dir():
+    if spec.cwd and not reason and not Path(spec.cwd).is_dir():
         reason = f"working folder not found: {spec.cwd}"
     if reason:
         cause = find_cause(reason)

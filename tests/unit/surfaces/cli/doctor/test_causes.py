@@ -13,6 +13,21 @@ REASONS = {
     "command not found: npx. Install it, or give its full path": "command_not_found",
     "command not found: uvx. Install it, or give its full path": "command_not_found",
     "command not found: no-such. Install it, or give its full path": "command_not_found",
+    "command not found: bwrap, which `sandbox` of the server asks for": "sandbox_missing",
+    "command not found: docker, which `sandbox` of the server asks for": "sandbox_missing",
+    "sandbox: bwrap is for Linux alone. Use docker or podman with an image": "sandbox_missing",
+    "exited with code 1: bwrap: No permissions to create new namespace, likely because the kernel does not allow "
+    "non-privileged user namespaces.": "sandbox_forbidden",
+    "exited with code 1: bwrap: setting up uid map: Permission denied": "sandbox_forbidden",
+    "exited with code 1: bwrap: Can't mount proc on /newroot/proc: Operation not permitted": "sandbox_forbidden",
+    "exited with code 1: bwrap: Unknown option --disable-userns": "sandbox_old",
+    "exited with code 125: docker: Cannot connect to the Docker daemon at unix:///var/run/docker.sock.": (
+        "sandbox_engine"
+    ),
+    "folder of the sandbox not found: /nope": "sandbox_folders",
+    "the sandbox cannot show /home/ann: Toolscript's data folder is /home/ann/.toolscript": "sandbox_folders",
+    "the sandbox does not show /home/ann/server.py, which `args` name: add it to `folders`": "sandbox_folders",
+    "exited with code 1: bwrap: execvp /home/ann/x: No such file or directory": "sandbox_folders",
     "working folder not found: /nope": "folder_not_found",
     "cannot run /opt/server: [Errno 8] Exec format error": "cannot_run",
     "exited with code 1: Consider enabling use of system TLS certificates": "certificate",

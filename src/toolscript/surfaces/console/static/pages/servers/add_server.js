@@ -60,6 +60,7 @@ function Planned({ server }) {
     ${server.runs && html`<p class="mono planned-runs"><bdi>${visible(server.runs)}</bdi></p>`}
     ${server.cwd && html`<p class="muted">in the folder <code><bdi>${visible(server.cwd)}</bdi></code></p>`}
     ${server.envFile && html`<p class="muted">with the variables of <code><bdi>${visible(server.envFile)}</bdi></code></p>`}
+    ${server.sandbox && html`<p class="muted">in a sandbox: ${server.sandbox}</p>`}
     ${server.variables.length > 0 && html`<p class="muted">with ${server.variables.map((each) => visible(each)).join(", ")}</p>`}
     ${server.problem && html`<p class="planned-problem"><bdi>${visible(server.problem).slice(0, 1500)}</bdi></p>`}
     ${server.warnings.map((warning) => html`<p class="muted" key=${warning}>⚠ <${Text} value=${warning} max=${300} /></p>`)}

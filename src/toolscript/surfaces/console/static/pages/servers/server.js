@@ -64,6 +64,7 @@ function Details({ server }) {
         <span class="muted">the last ${calls.length}, the newest on the right: median ${formatMs(median(calls.map((call) => call.ms)))}, ${plural(calls.filter((call) => !call.ok).length, "error")}</span>
         <p><a href=${link("calls", "", { server: server.name })}>All calls</a></p>`}</dd>
       ${REMOTE.has(server.transport) && html`<${SharedLogin} server=${server} />`}
+      ${server.sandbox && html`<dt>Sandbox</dt><dd>${server.sandbox}</dd>`}
       <dt>Restarts</dt><dd>${server.restarts}${server.restartReason && html`<span class="muted">, the last one: <${Text} value=${server.restartReason} max=${400} /></span>`}</dd>
       <dt>Tools</dt><dd><a href=${link("tools", "", { server: server.name })}>${plural(server.tools + server.prompts + server.resources + server.agentSkills, "item")} in the catalogue</a></dd>
     </dl>
