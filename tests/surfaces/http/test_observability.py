@@ -231,14 +231,14 @@ async def test_tracking_a_request_is_fast(served: App) -> None:
         """Does nothing."""
 
     async def took(asgi: Any) -> float:
-        started = time.perf_counter()
+        started = time.thread_time()
         for _ in range(300):
             scope: Scope = {"type": "http", "method": "GET", "path": "/health", "headers": [(b"host", b"127.0.0.1")]}
             await asgi(scope, receive, send)
-        return (time.perf_counter() - started) / 300
+        return (time.thread_time() - started) / 300
 
     followed = RequestTracking(bare, ServedApp(served.settings, served))
-    # The minimum of many runs, because the machine may be busy.
+    # The minimum of many runs, because other processes take the processor's caches away.
     assert min([await took(followed) for _ in range(20)]) - min([await took(bare) for _ in range(20)]) < (
         MAX_SECONDS_PER_REQUEST
     )

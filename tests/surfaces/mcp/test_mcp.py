@@ -155,7 +155,9 @@ async def over_http(folder: Path) -> AsyncIterator[Agent]:
         await app.gateway.apply(configuration.servers)
         await app.gateway.settle(TIMEOUT_SECONDS)
         async with serve(app) as url, Client(f"{url}/mcp") as client:
-            yield Agent(client)
+            agent = Agent(client)
+            await until(lambda: has_everything(agent))  # on a busy machine a server may need a second attempt
+            yield agent
 
 
 @asynccontextmanager
