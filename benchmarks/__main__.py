@@ -21,6 +21,7 @@ from benchmarks import (
     keywords,
     knowledge,
     lazy,
+    operations,
     page,
     searches,
 )
@@ -47,7 +48,10 @@ SECTIONS: dict[str, tuple[str, Section]] = {
     "ingest": ("Ingest", documents.run_beside_ingest),
     "knowledge": ("Knowledge", knowledge.run),
     "audit": ("Audit", audit.run),
+    "operations": ("Operations of APIs", operations.run),
 }
+# Sections that need data of their own run only where `--only` names them.
+ON_REQUEST = {"operations"}
 PAGE = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 
 
@@ -70,7 +74,10 @@ def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small sizes, under a minute; printed, not written")
     parser.add_argument(
-        "--only", type=_parse_names, default=list(SECTIONS), help=f"comma-separated sections of {','.join(SECTIONS)}"
+        "--only",
+        type=_parse_names,
+        default=[name for name in SECTIONS if name not in ON_REQUEST],
+        help=f"comma-separated sections of {','.join(SECTIONS)}",
     )
     parser.add_argument("--out", type=Path, help="the page to write (default: docs/benchmarks.md; with --quick none)")
     return parser.parse_args()

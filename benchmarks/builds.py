@@ -50,6 +50,7 @@ CODE: dict[str, tuple[str, ...]] = {
     "Keywords": (*_DOCUMENTS, "adapters/pgvector"),
     "Ingest": (*_DOCUMENTS, *_HTTP, "services/ingest", "adapters/files"),
     "Knowledge": (*_KNOWLEDGE, *_HTTP),
+    "Operations of APIs": (*_TOOLS, *_SERVERS, *_HTTP, *_START, "services/skills"),
     "Audit": ("adapters/sql", "services/support"),
 }
 
