@@ -45,7 +45,7 @@ def parse_main_file(content: bytes) -> tuple[dict[str, Any], str]:
         raise Invalid(f"its frontmatter has more than {MAX_FRONTMATTER // 2**10} KiB")
     try:
         frontmatter = yaml.load(found[1], Loader=_FrontmatterLoader)  # noqa: S506 (a SafeLoader)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+    except (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         place = f" (line {mark.line + 2})" if mark else ""
         problem = getattr(error, "problem", None) or "it is nested too deeply or has an invalid value"

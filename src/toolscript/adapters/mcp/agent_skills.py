@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import posixpath
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -16,8 +17,6 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
-import anyio
-import httpx2
 import mcp_types as types
 from mcp import MCPError
 from mcp.client.session import ClientSession
@@ -36,11 +35,10 @@ from toolscript.domain.agent_skills import (
     check_files,
     compute_digest,
     find_file,
-    find_path,
     require_digest,
 )
 from toolscript.domain.catalog import Item, ItemType
-from toolscript.domain.errors import Invalid, ToolscriptError, UpstreamFailed
+from toolscript.domain.errors import Invalid, InvalidArguments, ToolscriptError, UpstreamFailed
 from toolscript.domain.servers import ServerListing
 
 MAX_PAGES = 100
@@ -83,9 +81,10 @@ class AgentSkillReader:
                             return await self._list(modern)
         except TimeoutError:
             return ServerListing((), [f"its agent skills were not listed within {LISTING_SECONDS:g} s"])
-        except (MCPError, ToolscriptError, RuntimeError, ValueError, OSError, httpx2.HTTPError, *_CLOSED) as error:
-            reason = error.message if isinstance(error, MCPError | ToolscriptError) else str(error)
-            return ServerListing((), [f"its agent skills could not be listed: {reason or type(error).__name__}"])
+        except Exception as error:  # noqa: BLE001  (the server decides what goes wrong)
+            cause = find_root_cause(error)
+            reason = cause.message if isinstance(cause, MCPError | ToolscriptError) else str(cause)
+            return ServerListing((), [f"its agent skills could not be listed: {reason or type(cause).__name__}"])
         return ServerListing(())
 
     async def _list(self, session: ClientSession) -> ServerListing:
@@ -101,7 +100,7 @@ class AgentSkillReader:
                 reason = f"its {MAIN_FILE} was not read within {READ_SECONDS:g} s"
             except (MCPError, ToolscriptError) as error:
                 reason = error.message
-            except (RuntimeError, ValueError, TypeError, KeyError, AttributeError) as error:
+            except Exception as error:  # noqa: BLE001  (the server decides what is in an entry)
                 reason = f"its entry is invalid: {type(error).__name__}: {error}"
             problems.append(f"agent skill {str(entry.get('uri'))[:200]!r} is left out: {reason}")
             return None
@@ -143,15 +142,35 @@ class AgentSkillReader:
         return item
 
 
-_CLOSED = (anyio.ClosedResourceError, anyio.BrokenResourceError)
+def find_root_cause(error: Exception) -> Exception:
+    """The first exception of nested groups."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
-def leave_out_files(items: Sequence[Item], agent_skills: Sequence[Item]) -> list[Item]:
-    """The items without resources that are files of these agent skills: who may read those, and which content is
-    approved, is decided for the agent skill."""
-    if not agent_skills:
-        return list(items)
-    return [item for item in items if not any(_is_file_of(item, each) for each in agent_skills)]
+class Folders:
+    """The folders of a server's agent skills. Who may read their files, and which content is approved, is decided for
+    the agent skill: no resource and no template leads to them."""
+
+    def __init__(self, agent_skills: Sequence[Item]) -> None:
+        roots = [str((item.annotations or {})["uri"]).removesuffix(MAIN_FILE) for item in agent_skills]
+        self._roots = (*roots, *(f"{_normalise(root)}/" for root in roots))
+
+    def leave_out_files(self, items: Sequence[Item]) -> list[Item]:
+        """The items without resources and templates that are only for files of these agent skills."""
+        return [item for item in items if item.type is not ItemType.RESOURCE or not self._has(_get_address(item))]
+
+    def refuse_file(self, item: Item, uri: str) -> None:
+        """Raises InvalidArguments for the address of a resource that is a file of an agent skill."""
+        if self._has(uri):
+            raise InvalidArguments(
+                f"{item.id}: this is the address of a file of an agent skill: read the agent skill instead",
+                details={"tool": item.id},
+            )
+
+    def _has(self, uri: str) -> bool:
+        return uri.startswith(self._roots) or _normalise(uri).startswith(self._roots)
 
 
 def require_listed_file(item: Item, arguments: Mapping[str, Any], raw: Mapping[str, Any]) -> None:
@@ -223,10 +242,15 @@ def _give_unique_names(items: Sequence[Item]) -> list[Item]:
 
 
 def _is_main_file(item: Item) -> bool:
-    uri = str((item.annotations or {}).get("uri", ""))
+    uri = _get_address(item)
     return item.type is ItemType.RESOURCE and uri.startswith("skill://") and uri.endswith(f"/{MAIN_FILE}")
 
 
-def _is_file_of(item: Item, agent_skill: Item) -> bool:
-    uri = (item.annotations or {}).get("uri")
-    return item.type is ItemType.RESOURCE and isinstance(uri, str) and find_path(agent_skill, uri) is not None
+def _get_address(item: Item) -> str:
+    about = item.annotations or {}
+    return str(about.get("uri") or about.get("uriTemplate"))
+
+
+def _normalise(uri: str) -> str:
+    """One spelling of the addresses that a server may read as the same."""
+    return posixpath.normpath(unquote(unquote(uri.strip())).replace("\\", "/")).casefold()

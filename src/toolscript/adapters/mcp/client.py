@@ -27,7 +27,13 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolscript import __version__
-from toolscript.adapters.mcp.agent_skills import AgentSkillReader, OpenSession, leave_out_files, require_listed_file
+from toolscript.adapters.mcp.agent_skills import (
+    AgentSkillReader,
+    Folders,
+    OpenSession,
+    find_root_cause,
+    require_listed_file,
+)
 from toolscript.adapters.mcp.dispatcher import LenientDispatcher, current_relay, raw_result
 from toolscript.adapters.mcp.handshake import initialize, refuse, subscribe_to_lists
 from toolscript.adapters.mcp.http_client import ServerClient, describe_failure
@@ -93,7 +99,7 @@ class McpServers:
                 yield server
                 has_ended = True
         except Exception as error:
-            first = _root_cause(error)
+            first = find_root_cause(error)
             if has_ended and isinstance(first, anyio.ClosedResourceError | anyio.BrokenResourceError):
                 log.debug("late_answer", extra={"server": spec.name})  # it came while the SDK closed its streams
                 return
@@ -154,6 +160,8 @@ class McpServer:
     ) -> None:
         self._spec = spec
         self._agent_skills = AgentSkillReader(spec.name, open_modern)
+        self._folders: Folders | None = None
+        self._listing = asyncio.Lock()
         self._session = session
         self._channel = channel
         self._connection = connection
@@ -162,6 +170,10 @@ class McpServer:
 
     async def list_items(self) -> ServerListing:
         """Lists the items that the configuration lets through. Raises Unavailable."""
+        async with self._listing:
+            return await self._list_items()
+
+    async def _list_items(self) -> ServerListing:
         offered = self._session.server_capabilities
         limits: list[str] = []
         answers = {"tools/list": await self._pages("tools/list", MAX_ITEMS, limits)}
@@ -175,7 +187,8 @@ class McpServer:
                 refused.append(error.message)
         listing = await asyncio.to_thread(read_items, self._spec.name, answers)  # 40 ms for 10 000 tools
         agent_skills = await self._agent_skills.list(self._session, listing.items)
-        items = leave_out_files(listing.items, agent_skills.items)
+        self._folders = Folders(agent_skills.items)
+        items = await asyncio.to_thread(self._folders.leave_out_files, listing.items)
         problems = [*dict.fromkeys(limits), *refused, *listing.problems, *agent_skills.problems]
         return ServerListing([i for i in (*items, *agent_skills.items) if self._spec.allows_item(i)], problems)
 
@@ -306,9 +319,16 @@ class McpServer:
                 return pages
 
     async def _call(self, item: Item, arguments: dict[str, Any], relay: CallRelay) -> CallResult:
+        request, result_type = build_request(item, arguments, relay)
+        if item.type is ItemType.RESOURCE:
+            if self._folders is None:  # callers need not wait for the first listing, which names the agent skills
+                async with self._listing:
+                    pass
+            if self._folders:
+                self._folders.refuse_file(item, request.params.uri)
         self._channel.relays.append(relay)
         try:
-            raw = await clean_result(await self._send(*build_request(item, arguments, relay), relay))
+            raw = await clean_result(await self._send(request, result_type, relay))
         finally:
             self._channel.relays.remove(relay)
         if item.type is ItemType.AGENT_SKILL:
@@ -485,10 +505,3 @@ class _Connection:
 
 async def _log_transport_fault(fault: Exception) -> None:
     log.debug("transport_fault", extra={"reason": str(fault)})
-
-
-def _root_cause(error: Exception) -> Exception:
-    """Returns the first exception of nested groups."""
-    while isinstance(error, ExceptionGroup):
-        error = error.exceptions[0]
-    return error
