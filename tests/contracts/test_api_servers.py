@@ -189,6 +189,14 @@ async def test_a_path_argument_cannot_leave_its_segment_nor_a_header_its_line(ap
 
 
 @pytest.mark.req("X-11")
+async def test_a_cookie_that_the_api_sets_goes_to_no_other_caller(api: PetApi) -> None:
+    async with connecting(api.spec()) as pets:
+        await pets.call("search")
+        await pets.call("getPet", petId="7")
+    assert "cookie" not in api.seen[-1]["headers"]
+
+
+@pytest.mark.req("X-11")
 async def test_a_redirect_is_followed_below_the_base_address_and_nowhere_else(api: PetApi) -> None:
     with PetApi() as other:
         async with connecting(api.spec(headers={"X-Key": "secret-key"})) as pets:

@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from http import HTTPStatus
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any
 from urllib.parse import urljoin
 
@@ -72,7 +73,9 @@ class OpenApiServers:
 
     def _create_client(self, spec: ServerSpec, auth: BearerAuth | None, max_bytes: int) -> BoundedClient:
         timeout = httpx2.Timeout(CONNECT_TIMEOUT_SECONDS, read=None)  # calls have their own
-        return BoundedClient(max_bytes=max_bytes, hint=HINT, headers=dict(spec.headers), auth=auth, timeout=timeout)
+        about: dict[str, Any] = {"headers": dict(spec.headers), "auth": auth, "timeout": timeout}
+        no_cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))  # all callers share the client
+        return BoundedClient(max_bytes=max_bytes, hint=HINT, cookies=no_cookies, **about)
 
 
 def _create_plain_client() -> BoundedClient:
