@@ -13,9 +13,10 @@ from toolscript.domain.native_names import split_name
 MAX_NAMED = 50
 # How Claude Code names tools of servers.
 CLIENT_PREFIX = "mcp__"
-_ALLOWED = re.compile(r"[^\s,()]+(?:\([^)]*\))?")
+# The patterns take time that grows with the text: a token is tried once, and each part of it has a bound.
+_ALLOWED = re.compile(r"[^\s,()]+(?:\([^()]*\))?")
 # `server__tool`, or `Server:tool`, as guides for authors of agent skills have it.
-_QUALIFIED = re.compile(r"\b[A-Za-z0-9][\w.-]*?(?:__|:)[A-Za-z0-9][\w.-]*\b")
+_QUALIFIED = re.compile(r"(?<![\w.-])[A-Za-z0-9][\w.-]{0,127}?(?:__|:)[A-Za-z0-9][\w.-]{0,127}\b")
 _CODE = re.compile(r"`([^`\n]{2,200})`")
 
 
@@ -34,7 +35,7 @@ def find_named_tools(item: Item, tool_ids: Iterable[str]) -> NamedTools:
     for key, tool_id in by_id.items():
         by_name.setdefault(split_name(key)[1], []).append(tool_id)
     servers = {split_name(key)[0] for key in by_id}
-    allowed, body = _list_allowed(item), get_body(item)
+    allowed, body = dict.fromkeys(_list_allowed(item)), get_body(item)
     found: dict[str, None] = {}
     missing: dict[str, None] = {}
     for name in (*allowed, *_QUALIFIED.findall(body)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from toolscript.domain.catalog import Item, ItemType
@@ -53,3 +55,18 @@ def test_names_in_the_text_are_found(body: str, connected: list[str], missing: l
 
 def test_an_agent_skill_without_names_has_none() -> None:
     assert name() == name(allowed={"a": 1}) == ([], [])
+
+
+@pytest.mark.req("X-11")
+@pytest.mark.parametrize(
+    ("body", "allowed"),
+    [
+        ("a." * 20_000, None),
+        ("", "a(" * 32_000),
+        ("a__b " * 20_000, " ".join(f"T{number}" for number in range(10_000))),
+    ],
+)
+def test_hostile_texts_are_read_in_time_that_grows_with_their_length(body: str, allowed: str | None) -> None:
+    began = time.process_time()
+    assert name(body, allowed) == ([], [])
+    assert time.process_time() - began < 2
