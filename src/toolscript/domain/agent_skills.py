@@ -37,6 +37,8 @@ MAX_LISTED = 20
 
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+# Control characters and lone surrogates: stores refuse them, and terminals obey them.
+_UNSTORABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _PASSAGE = re.compile(r"#\d+\Z")
 _ID_MARK = f"__{ItemType.AGENT_SKILL}:"
 
@@ -110,21 +112,24 @@ def check_files(files: Mapping[str, AgentSkillFile]) -> None:
     if sum(file.size or 0 for file in files.values()) > MAX_BYTES:
         raise Invalid(f"its files have more than {MAX_BYTES // 2**20} MiB")
     for path, file in files.items():
-        if not is_inside(path):
-            raise Invalid(f"the path {path[:MAX_PATH]!r} is not inside of its folder")
+        if not is_inside(path) or _UNSTORABLE.search(file.uri):
+            raise Invalid(
+                f"the path {path[:MAX_PATH]!r} is not inside of its folder, or has characters that no store takes"
+            )
         if not _DIGEST.fullmatch(file.digest):
             raise Invalid(f"the digest of {path[:MAX_PATH]!r} is not sha256: and 64 hexadecimal digits")
 
 
 def is_inside(path: str) -> bool:
-    """Whether a relative path stays inside of its folder, on every system.
+    """Whether a relative path stays inside of its folder, on every system, and every store takes it.
 
     >>> is_inside("references/a.md"), is_inside("../secrets"), is_inside("/etc/passwd"), is_inside("c:x")
     (True, False, False, False)
     """
     parts = path.split("/")
     has_traversal = any(part in {"", ".", ".."} for part in parts)
-    return not (has_traversal or "\\" in path or "\0" in path or PureWindowsPath(path).drive or len(path) > MAX_PATH)
+    is_odd = "\\" in path or _UNSTORABLE.search(path) or PureWindowsPath(path).drive
+    return not (has_traversal or is_odd or len(path) > MAX_PATH)
 
 
 def locate(uri: str, path: str) -> str:

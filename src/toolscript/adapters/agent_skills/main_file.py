@@ -13,6 +13,8 @@ from toolscript.domain.errors import Invalid
 
 # The frontmatter of published agent skills has less than 4 KiB.
 MAX_FRONTMATTER = 64 * 2**10
+MAX_BITS = 64
+_UNSTORABLE = re.compile(r"[\0\ud800-\udfff]")
 _FRONTMATTER = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 
 
@@ -51,19 +53,25 @@ def parse_main_file(content: bytes) -> tuple[dict[str, Any], str]:
         problem = getattr(error, "problem", None) or "it is nested too deeply or has an invalid value"
         raise Invalid(f"its frontmatter is not valid YAML: {problem}{place}") from error
     if not isinstance(frontmatter, dict) or not _is_json(frontmatter):
-        raise Invalid("its frontmatter must be names with texts, numbers, lists and objects")
+        raise Invalid(
+            "its frontmatter must be names with texts, numbers, lists and objects, as JSON and stores take them"
+        )
     return frontmatter, text[found.end() :]
 
 
 def _is_json(value: Any) -> bool:
     match value:
-        case None | str() | bool() | int():
+        case None | bool():
             return True
+        case str():
+            return not _UNSTORABLE.search(value)
+        case int():
+            return value.bit_length() < MAX_BITS
         case float():
             return math.isfinite(value)
         case list():
             return all(map(_is_json, value))
         case dict():
-            return all(isinstance(key, str) for key in value) and all(map(_is_json, value.values()))
+            return all(isinstance(key, str) and _is_json(key) and _is_json(each) for key, each in value.items())
         case _:
             return False

@@ -120,6 +120,15 @@ async def test_a_flawed_agent_skill_costs_itself_only(more: str, size: str, prob
     assert problem in listing.problems[0]
 
 
+@pytest.mark.parametrize("more", ["\ud800", "a\n", "%0a", "%00"])
+async def test_addresses_that_no_store_takes_cost_their_agent_skill(more: str) -> None:
+    files = {uri: write_main_file("notes") for uri in ("skill://good/notes/SKILL.md", URI)}
+    listing = await list_server(SkillServer(files | {f"skill://notes/{more}.md": "x"}))
+    (item,) = (i for i in listing.items if i.type is ItemType.AGENT_SKILL)
+    assert (item.annotations or {})["uri"] == "skill://good/notes/SKILL.md"
+    assert "is not inside of its folder, or has characters that no store takes" in listing.problems[0]
+
+
 async def test_a_file_of_an_agent_skill_is_read_through_no_template() -> None:
     templates = ("skill://notes/{path*}", "skill://{+path}")
     with SkillServer({URI: write_main_file()}, templates=templates) as web:
