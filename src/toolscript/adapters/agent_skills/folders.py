@@ -9,6 +9,7 @@ import mimetypes
 import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from toolscript.domain.agent_skills import (
     build_agent_skill,
     compute_digest,
     find_file,
+    is_inside,
     locate,
     require_digest,
 )
@@ -37,8 +39,8 @@ MAX_DEPTH = 16
 MAX_PROBLEMS = 100
 LEFT_OUT = frozenset({"__pycache__", "node_modules"})
 
-# Changes when a file does: its inode, size, and the time of its last change.
-Stamp = tuple[int, int, int]
+# Changes when a file does: its inode, size, and times of its last change, of which programs can set one.
+Stamp = tuple[int, int, int, int]
 
 
 class AgentSkillFolders(ToolServer):
@@ -89,7 +91,7 @@ class AgentSkillFolders(ToolServer):
     def _list(self) -> ServerListing:
         items: dict[str, Item] = {}
         places: dict[str, Path] = {}
-        problems: list[str] = [f"{each}: no such folder" for each in self._folders if not each.is_dir()]
+        problems: list[str] = [f"{each}: no such folder" for each in self._folders if not _is_folder(each)]
         for folder in self._list_candidates(problems):
             if len(items) == MAX_AGENT_SKILLS:
                 problems.append(f"there are more than {MAX_AGENT_SKILLS} agent skills: the rest is left out")
@@ -112,18 +114,24 @@ class AgentSkillFolders(ToolServer):
 
     def _list_candidates(self, problems: list[str]) -> Iterator[Path]:
         """The folders with a `SKILL.md`, each once."""
-        roots = {each.resolve() for each in self._folders}
+        roots = {Path(os.path.realpath(each)) for each in self._folders}
         for root in self._folders:
             for folder in _list_folder(root):
-                if folder.is_symlink():
-                    target = folder.resolve()
-                    if target.parent not in roots and (target / MAIN_FILE).is_file():
-                        problems.append(
-                            f"agent skill {folder} is left out: it is a link to {target}. Add {target.parent} to "
-                            "skillFolders"
-                        )
-                elif folder.is_dir() and os.path.lexists(folder / MAIN_FILE):
+                try:
+                    is_link, is_folder = folder.is_symlink(), folder.is_dir()
+                except OSError as error:
+                    problems.append(f"{folder} is left out: {error.strerror}")
+                    continue
+                if not is_folder or not os.path.lexists(folder / MAIN_FILE):
+                    continue
+                target = Path(os.path.realpath(folder))  # Path.resolve raises for circles before Python 3.13
+                if not is_link:
                     yield folder
+                elif target.parent not in roots:
+                    problems.append(
+                        f"agent skill {folder} is left out: it is a link to {target}. Add {target.parent} to "
+                        "skillFolders"
+                    )
 
     def _read(self, folder: Path, problems: list[str]) -> Item:
         """The agent skill of a folder. Raises Invalid and OSError."""
@@ -158,6 +166,12 @@ class AgentSkillFolders(ToolServer):
         return stamps
 
 
+def _is_folder(path: Path) -> bool:
+    with suppress(OSError):
+        return path.is_dir()
+    return False
+
+
 def _list_folder(folder: Path) -> list[Path]:
     try:
         return sorted(each for each in folder.iterdir() if not each.name.startswith("."))
@@ -181,6 +195,10 @@ def _walk(folder: Path, problems: list[str]) -> Iterator[tuple[str, Stamp]]:
                 path = f"{prefix}{entry.name}"
                 if entry.name.startswith(".") or entry.name in LEFT_OUT:
                     continue
+                if not is_inside(path):
+                    reason = "its path is too long, or has characters that not all systems and stores take"
+                    problems.append(f"{folder / path} is left out of its agent skill: {reason}")
+                    continue
                 about = entry.stat(follow_symlinks=False)
                 if stat.S_ISDIR(about.st_mode):
                     waiting.append((Path(entry.path), f"{path}/", depth + 1))
@@ -188,7 +206,7 @@ def _walk(folder: Path, problems: list[str]) -> Iterator[tuple[str, Stamp]]:
                     size += about.st_size
                     if size > MAX_BYTES:
                         raise Invalid(f"its files have more than {MAX_BYTES // 2**20} MiB")
-                    yield path, (about.st_ino, about.st_size, about.st_mtime_ns)
+                    yield path, (about.st_ino, about.st_size, about.st_mtime_ns, about.st_ctime_ns)
                 else:
                     kind = "a link" if stat.S_ISLNK(about.st_mode) else "no regular file"
                     problems.append(f"{folder / path} is left out of its agent skill: it is {kind}")

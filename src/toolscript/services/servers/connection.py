@@ -466,7 +466,7 @@ class ServerConnection:
             self._require_current(server)
             self._listing_report = report
             counts = Counter(item.type.value for item in listing.items)
-            problems = [*listing.problems]
+            problems = [problem.encode(errors="backslashreplace").decode() for problem in listing.problems]
             if report.left_out:
                 problems.append(
                     f"it has offered more than {MAX_KNOWN_ITEMS} different tools, prompts and resources: "

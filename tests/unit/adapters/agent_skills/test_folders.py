@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import os
 import re
 from pathlib import Path
@@ -104,6 +105,10 @@ async def test_a_file_that_is_swapped_for_another_after_listing_is_not_read(tmp_
         (b"---\nname: x\ndescription: " + b"[" * 5000 + b"\n---\n", "not valid YAML"),
         (b"---\nname: x\ndescription: .inf\n---\n", "must be names with texts"),
         (b"---\nname: x\n? [1]\n: y\n---\n", "frontmatter"),
+        (b"---\nname: x\nmore: 0x" + b"f" * 6000 + b"\n---\n", "must be names with texts"),
+        (b'---\nname: x\nmore: "a \\0 b"\n---\n', "must be names with texts"),
+        (b'---\nname: x\n"a \\0 b": more\n---\n', "must be names with texts"),
+        (b'---\nname: x\ndescription: "a \\ud800 b"\n---\n', "frontmatter"),
         (b"---\nname: x\nmore: !!bool maybe\n---\n", "not valid YAML"),
         (b'---\nname: x\nmore: !!int ""\n---\n', "not valid YAML"),
         (b"---\nname: x\nmore: !!timestamp zz\n---\n", "not valid YAML"),
@@ -120,6 +125,21 @@ async def test_a_broken_main_file_costs_its_own_agent_skill_only(tmp_path: Path,
     (found,) = await list_problems(tmp_path)
     assert found.startswith(f"agent skill {tmp_path / 'broken'} is left out: ")
     assert re.search(problem, found)
+
+
+async def test_links_in_a_circle_and_odd_names_cost_no_other_agent_skill(tmp_path: Path) -> None:
+    for link in ("circle", "more"):
+        (tmp_path / link).symlink_to(tmp_path / link)
+    own = write_agent_skill(tmp_path, files={"a\\b.md": b"", "a\nb.md": b""})
+    with contextlib.suppress(OSError):  # file systems of macOS refuse it
+        (own / os.fsdecode(b"\xff.md")).write_bytes(b"")
+    listing = await AgentSkillFolders([str(tmp_path), str(tmp_path / "more")]).list_items()
+    (item,) = listing.items
+    assert list(list_files(item)) == ["SKILL.md"]
+    assert (
+        "\n".join(listing.problems).count("is left out of its agent skill: its path is too long, or has characters")
+        >= 2
+    )
 
 
 async def test_huge_agent_skills_are_left_out_without_being_read(tmp_path: Path) -> None:
@@ -152,9 +172,10 @@ async def test_of_two_agent_skills_with_one_name_the_first_is_listed_and_the_oth
     ]
 
 
-@pytest.mark.parametrize("change", ["text", "file", "new", "gone"])
+@pytest.mark.parametrize("change", ["text", "file", "new", "gone", "old time"])
 async def test_a_change_of_a_folder_is_noticed(tmp_path: Path, change: str) -> None:
     own = write_agent_skill(tmp_path, files={"a.md": b"a"})
+    os.utime(own / "a.md", (1, 1))
     server = AgentSkillFolders([str(tmp_path)], poll_seconds=0.001)
     await server.list_items()
     waiting = asyncio.create_task(server.wait_for_change())
@@ -163,11 +184,17 @@ async def test_a_change_of_a_folder_is_noticed(tmp_path: Path, change: str) -> N
             (own / "SKILL.md").write_text(RELEASE_NOTES + "More.")
         case "file":
             (own / "a.md").write_bytes(b"bb")
+        case "old time":
+            (own / "a.md").write_bytes(b"b")
+            os.utime(own / "a.md", (1, 1))
         case "new":
             write_agent_skill(tmp_path, "taxes", TAXES)
         case _:
             (own / "SKILL.md").unlink()
     await asyncio.wait_for(waiting, 20)
+    for item in (await server.list_items()).items:
+        for path in list_files(item):
+            await server.call(item, {"path": path}, within=20)
 
 
 def test_values_of_the_frontmatter_are_kept_as_json_has_them() -> None:

@@ -6,8 +6,10 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -18,11 +20,13 @@ from tests.fixtures.serving import build_calls
 from tests.fixtures.waiting import until
 from tests.servers import make_scripted_server as spec
 from tests.servers import serving_http
+from toolscript.adapters.agent_skills.folders import AgentSkillFolders
 from toolscript.adapters.mcp.client import McpServers
 from toolscript.app.app import App, open_app
 from toolscript.domain.errors import Invalid, InvalidArguments, NotFound, Unavailable
 from toolscript.domain.limits import Limits
 from toolscript.domain.servers import ServerSpec, ServerState, Transport
+from toolscript.ports.servers import ToolServer
 from toolscript.services.catalogue.sync import ItemCounts
 from toolscript.services.servers.gateway import Gateway
 from toolscript.services.tools.call import CallTool
@@ -361,6 +365,21 @@ async def test_a_list_that_fails_costs_that_list_alone(gateway: Gateway) -> None
     (status,) = gateway.statuses
     assert (status.state, status.items["prompt"], status.items["resource"]) == (ServerState.READY, 2, 2)
     assert status.problems == ("resources/templates/list failed: resources/templates/list is broken",)
+
+
+@pytest.mark.req("X-12", "G-03")
+async def test_problems_with_names_that_are_no_utf_8_can_be_sent() -> None:
+    @asynccontextmanager
+    async def connect(*_: Any, **__: Any) -> AsyncIterator[ToolServer]:
+        yield AgentSkillFolders(["/none/\udcff"])
+
+    servers: Any = SimpleNamespace(connect=connect)
+    gateway = Gateway(servers, None, Limits())
+    await gateway.apply([ServerSpec("s", Transport.INTERNAL)])
+    await gateway.settle(TIMEOUT_SECONDS)
+    (status,) = gateway.statuses
+    assert status.problems == ("/none/\\udcff: no such folder",)
+    await gateway.close()
 
 
 @pytest.mark.req("G-01", "G-03")
