@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 import httpx2
 
@@ -19,6 +20,12 @@ MAX_ERROR_TEXT = 4000
 # A larger body is read in a thread: json keeps Python's lock, and a megabyte takes 10 ms.
 MAX_INLINE_BYTES = 100_000
 _TEXT_KINDS = ("/xml", "+xml", "yaml", "/javascript", "graphql", "ndjson", "urlencoded", "/csv", "/sql")
+# Encodings of texts. Python has others, which unpack, raise, or make half of a surrogate pair.
+_ENCODING = re.compile(
+    r"(?:us-)?ascii|utf-?(?:8|16|32)(?:-?[bl]e)?|(?:iso-?)?8859-\d+|latin-?\d+|(?:windows|cp|ibm)-?\d+|shift[-_]jis|"
+    r"euc-(?:jp|kr)|iso-2022-(?:jp|kr)|gb(?:k|2312|18030)|big5|koi8-[ru]|tis-620|macintosh",
+    re.IGNORECASE,
+)
 _PAGE_HEADERS = ("x-next-page", "x-total-count", "x-total", "x-total-pages")
 
 
@@ -35,7 +42,7 @@ async def read_result(response: httpx2.Response, plan: Mapping[str, Any], redact
     if is_json:
         structured = {"result": value} if plan["wraps"] or not isinstance(value, dict) else value
         cleaned = await clean_result({"structuredContent": structured})
-        blocks = [_text(response.text)]
+        blocks = [_text(_decode(response))]
         return CallResult({"content": [*blocks, *map(_text, notes)], **cleaned})
     return CallResult({"content": [_build_block(response, media), *map(_text, notes)]})
 
@@ -66,13 +73,36 @@ def _build_error(response: httpx2.Response, value: Any, *, is_json: bool, redact
         lines.append(f"Try again after {retry[:40]}{' seconds' if retry.isdecimal() else ''}.")
     if status == HTTPStatus.UNAUTHORIZED:
         lines.append("The credentials are those of the server's entry: check its `headers`, or log in.")
-    text = redact(response.text[: MAX_ERROR_TEXT * 4])
+    body = _decode(response)
+    text = redact(body[: MAX_ERROR_TEXT * 4])
     if text and response.next_request is None:
         lines.append(text if len(text) <= MAX_ERROR_TEXT else f"{text[:MAX_ERROR_TEXT]}…")
     result: dict[str, Any] = {"content": [_text(redact("\n".join(lines)))], "isError": True}
-    if is_json and len(response.text) <= MAX_ERROR_TEXT:
-        result["structuredContent"] = {"status": status, "body": json.loads(redact(json.dumps(value)))}
+    if is_json and len(body) <= MAX_ERROR_TEXT:
+        result["structuredContent"] = {"status": status, "body": _redact_values(value, redact)}
     return CallResult(result)
+
+
+def _redact_values(value: Any, redact: Callable[[str], str]) -> Any:
+    match value:
+        case dict():
+            return {redact(key): _redact_values(each, redact) for key, each in value.items()}
+        case list():
+            return [_redact_values(each, redact) for each in value]
+        case None | bool():
+            return value
+        case _:
+            shown = redact(str(value))
+            return value if shown == str(value) else shown
+
+
+def _decode(response: httpx2.Response) -> str:
+    """The text of an answer, by its stated encoding if that is one of texts, otherwise as UTF-8."""
+    charset = response.charset_encoding or ""
+    try:
+        return response.content.decode(charset if _ENCODING.fullmatch(charset) else "utf-8", "replace")
+    except LookupError:
+        return response.content.decode("utf-8", "replace")
 
 
 def _describe_pages(response: httpx2.Response, plan: Mapping[str, Any]) -> str:
@@ -81,7 +111,8 @@ def _describe_pages(response: httpx2.Response, plan: Mapping[str, Any]) -> str:
     lines = [f"{name}: {response.headers[name][:40]}" for name in _PAGE_HEADERS if name in response.headers]
     if link:
         names = {each["name"]: each["argument"] for each in plan["parameters"] if each["in"] == "query"}
-        given = [(names[key], value) for key, value in parse_qsl(urlsplit(link).query) if key in names]
+        query = link.partition("#")[0].partition("?")[2]
+        given = [(names[key], value) for key, value in parse_qsl(query) if key in names]
         arguments = ", ".join(f"{name}={json.dumps(value)}" for name, value in given)
         lines.insert(0, f"There is a next page: call this tool again with {arguments}" if given else "There is more.")
     return "\n".join(lines)
@@ -96,7 +127,7 @@ def _describe_place(response: httpx2.Response) -> str:
 
 def _build_block(response: httpx2.Response, media: str) -> dict[str, Any]:
     if media.startswith("text/") or media.endswith(_TEXT_KINDS) or media.endswith(("/json", "+json")):
-        return _text(response.text)
+        return _text(_decode(response))
     data = base64.b64encode(response.content).decode()
     kind = media or "application/octet-stream"
     for family in ("image", "audio"):
