@@ -25,7 +25,11 @@ router = APIRouter(prefix="/agent-skills", tags=["agent skills"], dependencies=[
 )
 async def read_agent_skill(
     agent_skill_id: Annotated[
-        str, Path(description="`server__agent_skill:name`, as searches return it.", examples=["agent-skills__x"])
+        str,
+        Path(
+            description="`server__agent_skill:name`, as searches return it.",
+            examples=["agent-skills__agent_skill:release-notes"],
+        ),
     ],
     request: Request,
     app: CurrentApp,
