@@ -321,9 +321,10 @@ class _ServerEntry:
         elif document:
             document = str(self.source.folder / _expand_home(document, self.source.home))
             if url_node is None:
-                example = "https://example.com/v1"
-                self.source.report(node, f"is a file, so the entry needs the `url` that calls go to, such as {example}")
+                self.source.report(node, "is a file: add the `url` that calls go to, such as https://example.com/v1")
         url = self._read_url(url_node) if url_node else document
+        if "@" in urlsplit(url).netloc:
+            self.source.report(url_node or node or self.node, "must have no user and password: use `headers`")
         return replace(spec, url=url, openapi=document, headers=self._read_headers(), oauth=self._read_oauth())
 
     def _get(self, name: str) -> JsoncNode | None:

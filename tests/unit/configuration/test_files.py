@@ -393,8 +393,10 @@ def test_a_variable_that_cannot_be_resolved_is_named(place: ConfigurationFolders
             [": needs a command (a program to start), a url (a server to connect to) or an openapi (an API's"],
         ),
         ({"openapy": "https://example.com/a"}, ['openapy: unknown key, did you mean "openapi"?']),
-        ({"openapi": "a.yaml"}, ["openapi: is a file, so the entry needs the `url` that calls go to, such as https:"]),
+        ({"openapi": "a.yaml"}, ["openapi: is a file: add the `url` that calls go to, such as https://example.com/v1"]),
         ({"openapi": "ftp://x/a"}, ["openapi: must be an http or https URL with a host"]),
+        ({"openapi": "https://me:pw@x.org"}, ["openapi: must have no user and password: use `headers`"]),
+        ({"openapi": "a.yaml", "url": "https://me@x.org"}, ["url: must have no user and password: use `headers`"]),
         ({"openapi": 7, "url": "https://example.com"}, ["openapi: must be a string, not a number"]),
         (
             {"type": "openapi", "command": "x"},
