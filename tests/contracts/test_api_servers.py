@@ -177,6 +177,19 @@ async def test_an_answer_above_the_limit_fails_and_the_next_call_works(api: PetA
 
 
 @pytest.mark.req("X-11")
+async def test_an_address_that_is_too_long_to_send_is_refused(api: PetApi) -> None:
+    async with connecting(api.spec()) as pets:
+        with pytest.raises(InvalidArguments, match="the arguments make an address that cannot be sent: URL too long"):
+            await pets.call("search", where={"name": "a" * 70_000})
+    assert api.seen == []
+
+
+async def test_parameters_with_a_configured_cookie_are_no_arguments(api: PetApi) -> None:
+    async with connecting(api.spec(headers={"Cookie": "a=1; flavour=mine"})) as pets:
+        assert pets.items["getPet"].parameters == ["petId", "X-Trace"]
+
+
+@pytest.mark.req("X-11")
 async def test_a_path_argument_cannot_leave_its_segment_nor_a_header_its_line(api: PetApi) -> None:
     async with connecting(api.spec()) as pets:
         for value in ("..", ".", "", "../admin", "a/../../admin", "..\\admin", "a\nb"):

@@ -166,7 +166,7 @@ class Folders:
         if self._has(uri):
             raise InvalidArguments(
                 f"{item.id}: this is the address of a file of an agent skill: read the agent skill instead",
-                details={"tool": item.id},
+                details={"field": "", "tool": item.id},
             )
 
     def _has(self, uri: str) -> bool:

@@ -27,7 +27,7 @@ from toolscript.adapters.outgoing.bounds import MAX_DOCUMENT_BYTES, MAX_REDIRECT
 from toolscript.adapters.outgoing.client import BoundedClient
 from toolscript.adapters.outgoing.remote_services import is_http_url
 from toolscript.domain.catalog import Item
-from toolscript.domain.errors import Invalid, LoginRequired, TimedOut, Unavailable, UpstreamFailed
+from toolscript.domain.errors import Invalid, InvalidArguments, LoginRequired, TimedOut, Unavailable, UpstreamFailed
 from toolscript.domain.logins import describe_command, may_log_in
 from toolscript.domain.servers import NO_RELAY, CallRelay, CallResult, ServerListing, ServerSpec
 from toolscript.ports.logins import AccessTokens
@@ -156,6 +156,9 @@ class OpenApiServer(ToolServer):
                 return await read_result(response, plan, self._log.redact)
         except TimeoutError as error:
             raise TimedOut(f"{item.id} did not answer within {within:g} s", details={"seconds": within}) from error
+        except httpx2.InvalidURL as error:
+            text = f"{item.id}: the arguments make an address that cannot be sent: {error}"
+            raise InvalidArguments(text, details={"field": "", "tool": item.id}) from error
         except httpx2.StreamError as error:  # larger than its bound
             raise self._fail(f"{item.id} sent an unreadable answer: {error}") from error
         except httpx2.HTTPError as error:

@@ -85,7 +85,7 @@ def parse_document(data: bytes) -> ApiDocument:
         mark = error.problem_mark or error.context_mark
         place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
         raise BadDocument(f"not valid YAML: {error.problem or error.context}{place}") from None
-    except (yaml.YAMLError, ValueError) as error:
+    except (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, ValueError) as error:
         raise BadDocument(f"not valid JSON or YAML: {str(error)[:200]}") from None
     except RecursionError:
         raise BadDocument("nested too deeply") from None

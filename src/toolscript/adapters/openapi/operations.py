@@ -8,17 +8,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from toolscript.adapters.openapi.document import ApiDocument, describe_kind, point_to
+from toolscript.adapters.openapi.document import ApiDocument, BadDocument, describe_kind, point_to
 from toolscript.adapters.openapi.schemas import SchemaWriter, write_object
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 SAFE_METHODS = ("get", "head", "options", "trace")
 MAX_NAME = 64
-MAX_TITLE = 100
+MAX_TITLE, MAX_DESCRIPTION = 100, 20_000
 MAX_PROBLEMS = 100
 # Of one tool's schemas, in characters. All tools of a document have a share of the total.
 MAX_INPUT, MAX_OUTPUT, MIN_SCHEMA, MAX_TOTAL = 32_000, 16_000, 1_000, 48_000_000
 MAX_OPERATIONS = 10_000
+# Of all operations: the gateway reads them at once.
+MAX_CHARACTERS = 128 * 2**20
 PLACES = ("path", "query", "header", "cookie")
 # HTTP itself, or the entry of the configuration, decides about them.
 _OWN_HEADERS = frozenset(
@@ -151,7 +153,11 @@ class _OperationReader:
         if self._method in {*SAFE_METHODS, "put", "delete"}:
             hints["idempotentHint"] = True
         about = {**hints, "openWorldHint": True, "operation": label, **({"tags": tags} if tags else {})}
-        return {"name": "", "description": "\n\n".join(parts) or label, "annotations": about}
+        description = "\n\n".join(parts) or label
+        if len(description) > MAX_DESCRIPTION:
+            problem = f"the description has {len(description)} characters: the first {MAX_DESCRIPTION} are kept"
+            self._document.note(self._place, problem)
+        return {"name": "", "description": description[:MAX_DESCRIPTION], "annotations": about}
 
     def _read_parameters(self, stated: list[Any], given: frozenset[str]) -> list[dict[str, Any]]:
         """Adds the parameters of the request; returns those that Swagger 2 has for the body."""
@@ -235,10 +241,9 @@ class _OperationReader:
             if body.get("required") is True:
                 self._required.append(argument)
             return {**plan, "argument": argument, **self._plan_parts(target, entry)}
-        if body.get("required") is True or not self._document.is_swagger:
+        if body.get("required") is True:
             stated = _list(target.get("required"))
-            required = [argument for argument, name in fields.items() if name in stated]
-            self._required += required if body.get("required") is True else []
+            self._required += [argument for argument, name in fields.items() if name in stated]
         self._properties |= {argument: target["properties"][name] for argument, name in fields.items()}
         return {**plan, "fields": fields, "required": body.get("required") is True, **self._plan_parts(target, entry)}
 
@@ -403,8 +408,15 @@ def summarize_problems(document: ApiDocument) -> list[str]:
 
 
 def write_lines(document: ApiDocument, given: frozenset[str]) -> Iterator[str]:
-    """The document in lines of JSON: what it is, its operations, its problems."""
+    """The document in lines of JSON: what it is, its operations, its problems. Raises BadDocument."""
     yield json.dumps({"about": describe_document(document)}, default=str)
+    characters = 0
     for operation in list_operations(document, given):
-        yield json.dumps(operation, default=str)
+        line = json.dumps(operation, default=str)
+        characters += len(line)
+        if characters > MAX_CHARACTERS:
+            raise BadDocument(
+                f"/paths: its operations have more than {MAX_CHARACTERS:,} characters: is there a reference that grows?"
+            )
+        yield line
     yield json.dumps({"problems": summarize_problems(document)})

@@ -16,6 +16,7 @@ from toolscript.domain.errors import Invalid, InvalidArguments
 _SEPARATORS = {"spaceDelimited": " ", "pipeDelimited": "|"}
 _SAFE_HEADER = re.compile(r"[\t\x20-\x7e]*")
 _BYTES = "application/octet-stream"
+_PATH_SAFE = "/{}%:@!$&'()*+,;=~-._"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,7 @@ def build_request(
     own = {name.lower(): value for name, value in headers.items()}
     sent = {} if "accept" in own else {"Accept": "application/json, */*;q=0.5"}
     cookies: list[str] = [own["cookie"]] if "cookie" in own else []
+    own_cookies = list_cookies(headers)
     path: dict[str, str] = {}
     for parameter in plan["parameters"]:
         argument, name = parameter["argument"], parameter["name"]
@@ -88,11 +90,12 @@ def build_request(
             case "header" if name.lower() not in own:
                 sent[name] = _require_line(argument, ",".join(text for _, text in pairs))
             case "cookie":
-                cookies += [f"{quote(key, safe='')}={quote(text, safe='')}" for key, text in pairs]
+                named = [(quote(key, safe=""), quote(text, safe="")) for key, text in pairs]
+                cookies += [f"{key}={text}" for key, text in named if key.lower() not in own_cookies]
     if cookies:
         sent["Cookie"] = "; ".join(cookies)
-    route = re.sub(r"\{([^{}]+)\}", lambda found: path[found[1]], quote_template(plan["path"]))
-    url = f"{base}{route}"
+    parts = re.split(r"\{([^{}]+)\}", plan["path"])  # every second part is the name of a variable
+    url = str(base) + "".join(path[part] if n % 2 else quote(part, safe=_PATH_SAFE) for n, part in enumerate(parts))
     if not base.contains(url):
         raise InvalidArguments("the arguments lead out of the address of the API")
     configured = {name.lower() for name, _ in base.query}
@@ -104,9 +107,10 @@ def build_request(
     return request
 
 
-def quote_template(path: str) -> str:
-    """A path of the document, with what no path may have encoded; its variables stay."""
-    return quote(path, safe="/{}%:@!$&'()*+,;=~-._")
+def list_cookies(headers: Mapping[str, str]) -> set[str]:
+    """The names of configured cookies, in lower case."""
+    header = next((value for name, value in headers.items() if name.lower() == "cookie"), "")
+    return {each.partition("=")[0].strip().lower() for each in header.split(";")}
 
 
 def _build_segment(argument: str, style: str, pairs: list[tuple[str, str]]) -> str:

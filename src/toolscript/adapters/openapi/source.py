@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urljoin, urlsplit
 import httpx2
 
 from toolscript.adapters.mcp.lenient_reader import read_items
-from toolscript.adapters.openapi.request import find_origin
+from toolscript.adapters.openapi.request import find_origin, list_cookies
 from toolscript.adapters.outgoing.bounds import MAX_DOCUMENT_BYTES, MAX_REDIRECTS
 from toolscript.adapters.outgoing.client import AnswerTooLarge
 from toolscript.adapters.outgoing.remote_services import hide_credentials, is_http_url
@@ -104,13 +104,18 @@ async def _work(data: bytes, given: list[str]) -> bytes:
 def _list_given(spec: ServerSpec) -> list[str]:
     """The parameters that the configuration gives a value: callers are not asked for them."""
     query = parse_qsl(urlsplit(spec.url).query, keep_blank_values=True) if spec.url != spec.openapi else []
-    return [*(f"header:{name.lower()}" for name in spec.headers), *(f"query:{name.lower()}" for name, _ in query)]
+    given = {
+        "header": spec.headers,
+        "query": [name for name, _ in query],
+        "cookie": list_cookies(spec.headers),
+    }
+    return [f"{place}:{name.lower()}" for place, names in given.items() for name in names]
 
 
 def _collect(spec: ServerSpec, output: bytes) -> ApiDescription:
     lines = [json.loads(line) for line in output.splitlines()]
-    if "error" in lines[0]:
-        raise ValueError(lines[0]["error"])
+    if "error" in lines[-1]:
+        raise ValueError(lines[-1]["error"])
     first, *operations, last = lines
     tools = [each["tool"] for each in operations]
     listing = read_items(spec.name, {"tools/list": [{"tools": tools}]})

@@ -11,7 +11,9 @@ from jsonschema import Draft202012Validator
 from toolscript.adapters.openapi.document import BadDocument, parse_document
 from toolscript.adapters.openapi.operations import write_lines
 from toolscript.adapters.openapi.request import BaseAddress, build_request
+from toolscript.adapters.openapi.source import _collect
 from toolscript.domain.errors import InvalidArguments
+from toolscript.domain.servers import ServerSpec, Transport
 
 pytestmark = pytest.mark.req("O-01")
 
@@ -201,6 +203,42 @@ def test_a_parameter_is_written_as_its_style_says(parameter: dict[str, Any], val
     assert send(document, p=value).url == f"https://api.example.com/v1/a{url}"
 
 
+@pytest.mark.parametrize(
+    ("path", "url"), [("/users/{user id}", "/users/a%20b"), ("/x y/{größe}.json", "/x%20y/a%20b.json")]
+)
+def test_a_variable_of_a_path_may_have_any_name(path: str, url: str) -> None:
+    (argument,) = read(make_api({}, path, "get"))[0].popitem()[1]["tool"]["inputSchema"]["required"]
+    assert send(make_api({}, path, "get"), **{argument: "a b"}).url == f"https://api.example.com/v1{url}"
+
+
+@pytest.mark.req("X-04")
+def test_no_argument_replaces_a_configured_cookie() -> None:
+    cookies = [{"name": name, "in": "cookie"} for name in ("session", "theme")]
+    (operation,) = read(make_api({"parameters": cookies}))[0].values()
+    sent = {"session": "evil", "theme": "dark"}
+    request = build_request(operation["plan"], sent, BASE, {"Cookie": "a=1; session=SECRET"})
+    assert request.headers["Cookie"] == "a=1; session=SECRET; theme=dark"
+
+
+@pytest.mark.req("X-11")
+def test_a_small_document_cannot_grow_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    paths: dict[str, Any] = {"/0": {"get": {"description": "x" * 200_000}}}
+    paths |= {f"/{number}": {"$ref": "#/paths/~10"} for number in range(1, 200)}
+    document = {"openapi": "3.0.0", "paths": paths}
+    operations, problems = read(document)
+    assert len(json.dumps(operations)) < 5_000_000
+    assert problems[0] == "/paths/~10/get: the description has 200000 characters: the first 20000 are kept"
+    monkeypatch.setattr("toolscript.adapters.openapi.operations.MAX_CHARACTERS", 2_000_000)
+    with pytest.raises(BadDocument, match="is there a reference that grows"):
+        read(document)
+
+
+def test_what_goes_wrong_halfway_is_the_reason() -> None:
+    output = b'{"about": {}}\n{"error": "needs too much memory"}\n'
+    with pytest.raises(ValueError, match="needs too much memory"):
+        _collect(ServerSpec("s", Transport.OPENAPI), output)
+
+
 def test_a_form_is_sent_as_a_form_and_a_text_as_a_text() -> None:
     fields = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "object"}}}
     form = send(make_api(make_body(fields, "application/x-www-form-urlencoded")), a="ü&", b={"c": 1})
@@ -255,6 +293,8 @@ def test_the_base_address_contains_only_what_is_below_it(url: str, is_inside: bo
         (b"- 1", r"must be an object with `openapi` or `swagger`, not a list"),
         (b"\xff\xff", r"not valid UTF-8 \(line 1\)"),
         (b"[" * 100_000, r"nested too deeply"),
+        (b"openapi: 3.0.0\nx: !!bool maybe", r"not valid JSON or YAML"),
+        (b"openapi: 3.0.0\nx: !!timestamp zz", r"not valid JSON or YAML"),
         (b"{" * 100_000, r"not valid JSON|nested too deeply"),
     ],
 )
