@@ -40,7 +40,6 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 # Control characters and lone surrogates: stores refuse them, and terminals obey them.
 _UNSTORABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _PASSAGE = re.compile(r"#\d+\Z")
-_ID_MARK = f"__{ItemType.AGENT_SKILL}:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +194,8 @@ def name_passage(item_id: str, number: int) -> str:
 
 
 def is_agent_skill(item_id: str) -> bool:
-    """Whether an id can be that of an agent skill, or of a passage of one."""
-    return _ID_MARK in item_id
+    """Whether an id is that of an agent skill, or of a passage of one."""
+    return item_id.partition("__")[2].startswith(f"{ItemType.AGENT_SKILL}:")
 
 
 def get_item_id(point_id: str) -> str:

@@ -110,4 +110,5 @@ def test_the_digest_of_an_item_changes_with_each_of_its_files() -> None:
 def test_a_passage_belongs_to_its_agent_skill_and_to_no_tool(number: int) -> None:
     item = Item("ops", "release-notes", type=ItemType.AGENT_SKILL)
     assert get_item_id(name_passage(item.id, number)) == item.id
-    assert get_item_id(name_passage("ops__tool", number)) != "ops__tool"
+    for tool in ("ops__tool", "ops__a__agent_skill:b", "ops__prompt:a__agent_skill:b"):
+        assert get_item_id(name_passage(tool, number)) != tool
