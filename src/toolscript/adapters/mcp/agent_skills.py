@@ -24,6 +24,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolscript.adapters.agent_skills.main_file import parse_main_file
 from toolscript.adapters.mcp.dispatcher import raw_result
+from toolscript.adapters.mcp.lenient_reader import MAX_NAME_LENGTH, is_usable_name
 from toolscript.domain.agent_skills import (
     EXTENSION,
     MAIN_FILE,
@@ -62,8 +63,8 @@ class AgentSkillReader:
     def __init__(self, server: str, open_modern: OpenSession) -> None:
         self._server = server
         self._open_modern = open_modern
-        self._read: dict[tuple[str, str], bytes] = {}
-        """The `SKILL.md` files that were read, by URI and digest."""
+        self._read: dict[tuple[str, str], tuple[dict[str, Any], str]] = {}
+        """The frontmatter and the text of each `SKILL.md` that was read, by its URI and digest."""
 
     async def list(self, session: ClientSession, items: Sequence[Item]) -> ServerListing:
         """The agent skills of the server with these other items. fastmcp tells only clients of the newest protocol that
@@ -106,6 +107,8 @@ class AgentSkillReader:
             return None
 
         read_items = [item for item in await asyncio.gather(*map(read, entries)) if item is not None]
+        listed = {(file["uri"], file["digest"]) for item in read_items for file in (item.definition or {})["resources"]}
+        self._read = {key: parsed for key, parsed in self._read.items() if key in listed}
         more = len(problems) - MAX_PROBLEMS
         named = [*problems[:MAX_PROBLEMS], *([f"and {more} more"] if more > 0 else [])]
         return ServerListing(_give_unique_names(read_items), named)
@@ -130,8 +133,9 @@ class AgentSkillReader:
         main = files[MAIN_FILE]
         key = main.uri, main.digest
         if key not in self._read:
-            self._read[key] = await _read_main_file(session, main)
-        frontmatter, body = parse_main_file(self._read[key])
+            content = await _read_main_file(session, main)
+            self._read[key] = await asyncio.to_thread(parse_main_file, content)
+        frontmatter, body = self._read[key]
         stated = entry.get("frontmatter") or {}
         for name in ("name", "description"):
             if str(stated.get(name)).strip() != str(frontmatter.get(name)).strip():
@@ -231,12 +235,14 @@ def _read_content(raw: Mapping[str, Any]) -> bytes:
 
 
 def _give_unique_names(items: Sequence[Item]) -> list[Item]:
-    """Names of agent skills need not be unique on a server, their paths are: those with equal names get theirs."""
+    """Names of agent skills need not be unique on a server, their paths are: those with equal names get theirs, decoded
+    if that is a name."""
     counts = Counter(item.name for item in items)
 
     def name(item: Item) -> Item:
-        path = unquote(str((item.annotations or {})["uri"])).partition("://")[2].removesuffix(f"/{MAIN_FILE}")
-        return replace(item, name=path[:256]) if counts[item.name] > 1 else item
+        path = str((item.annotations or {})["uri"]).partition("://")[2].removesuffix(f"/{MAIN_FILE}")[:MAX_NAME_LENGTH]
+        decoded = unquote(path)
+        return replace(item, name=decoded if is_usable_name(decoded) else path) if counts[item.name] > 1 else item
 
     return list({item.id: item for item in map(name, items)}.values())
 

@@ -101,7 +101,7 @@ def read_items(server: str, answers: Mapping[str, Sequence[Mapping[str, Any]]]) 
 def _name_by_uri(item: Item) -> Item:
     about = item.annotations or {}
     uri = str(about.get("uri") or about.get("uriTemplate"))
-    return replace(item, name=uri, title=item.title or item.name) if _is_usable_name(uri) else item
+    return replace(item, name=uri, title=item.title or item.name) if is_usable_name(uri) else item
 
 
 def expand_template(template: str, arguments: Mapping[str, Any]) -> str:
@@ -169,7 +169,7 @@ def _iterate_entries(value: Any, problems: list[str], method: str) -> Iterator[d
 def _read_item(server: str, method: str, raw: Mapping[str, Any], problems: list[str]) -> Item | None:
     kind = {"tools/list": ItemType.TOOL, "prompts/list": ItemType.PROMPT}.get(method, ItemType.RESOURCE)
     name = raw.get("name")
-    if not isinstance(name, str) or not _is_usable_name(name):
+    if not isinstance(name, str) or not is_usable_name(name):
         problems.append(f"a {kind} without a usable name was left out")
         return None
     if kind is ItemType.TOOL and name.startswith(_RESERVED):
@@ -198,7 +198,8 @@ def _read_item(server: str, method: str, raw: Mapping[str, Any], problems: list[
     )
 
 
-def _is_usable_name(name: str) -> bool:
+def is_usable_name(name: str) -> bool:
+    """Whether a name can be shown in a line."""
     return bool(name.strip()) and len(name) <= MAX_NAME_LENGTH and not _CONTROL.search(name)
 
 

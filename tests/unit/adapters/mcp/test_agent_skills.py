@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -37,7 +37,7 @@ class SkillServer(HttpDouble):
         self.sizes: dict[str, str] = {}
         """Sizes of files, as they are written in the answer."""
         self.reads: list[str] = []
-        self.before_skills = lambda: None
+        self.before_skills: Callable[[], object] = lambda: None
 
     def answer(self, request: Any, body: bytes) -> None:
         message = json.loads(body or b"{}")
@@ -159,3 +159,21 @@ async def test_a_resource_is_read_only_after_the_first_listing_has_named_the_age
                 await server.call(early, {}, within=TIMEOUT_SECONDS)
             await listing
     assert web.reads == [URI]
+
+
+async def test_a_main_file_is_read_once_and_forgotten_when_it_is_no_longer_listed() -> None:
+    with SkillServer({URI: write_main_file()}) as web:
+        async with connecting(web) as server:
+            for text in (write_main_file(), write_main_file(more="x: 1\n"), write_main_file(more="x: 2\n")):
+                web.files[URI], web.digests[URI] = text, compute_digest(text.encode())
+                for _ in range(2):
+                    assert (await server.list_items()).problems == []
+            assert len(server._agent_skills._read) == 1
+    assert web.reads == [URI] * 3
+
+
+async def test_agent_skills_with_one_name_get_their_paths_as_names_on_one_line() -> None:
+    files = {f"skill://{folder}/notes/SKILL.md": write_main_file() for folder in ("a%0A%1b[31m", "b c", "d%20e")}
+    listing = await list_server(SkillServer(files))
+    names = [item.name for item in listing.items if item.type is ItemType.AGENT_SKILL]
+    assert names == ["a%0A%1b[31m/notes", "b c/notes", "d e/notes"]
