@@ -82,7 +82,9 @@ class AgentSkillReader:
                             return await self._list(modern)
         except TimeoutError:
             return ServerListing((), [f"its agent skills were not listed within {LISTING_SECONDS:g} s"])
-        except Exception as error:  # noqa: BLE001  (the server decides what goes wrong)
+        except Exception as error:
+            if (task := asyncio.current_task()) and task.cancelling():
+                raise asyncio.CancelledError from error  # the SDK raises what fails while its sessions are closed
             cause = find_root_cause(error)
             reason = cause.message if isinstance(cause, MCPError | ToolscriptError) else str(cause)
             return ServerListing((), [f"its agent skills could not be listed: {reason or type(cause).__name__}"])

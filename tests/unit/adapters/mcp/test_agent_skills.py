@@ -6,11 +6,14 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from mcp.client.session import ClientSession
 
 from tests.fixtures.http_services import HttpDouble
+from toolscript.adapters.mcp.agent_skills import AgentSkillReader
 from toolscript.adapters.mcp.client import McpServer, McpServers
 from toolscript.domain.agent_skills import EXTENSION, compute_digest
 from toolscript.domain.catalog import Item, ItemType
@@ -103,6 +106,27 @@ async def test_a_server_of_an_older_version_keeps_its_tools_when_it_knows_no_age
     listing = await list_server(SkillServer({URI: write_main_file()}, is_legacy=True))
     assert [item.id for item in listing.items] == ["s__add", "s__resource:file 0"]
     assert listing.problems == ["its agent skills could not be listed: no such method"]
+
+
+async def test_a_listing_that_is_cancelled_ends_although_its_second_session_fails() -> None:
+    is_open = asyncio.Event()
+
+    @asynccontextmanager
+    async def open_modern() -> AsyncIterator[ClientSession]:
+        is_open.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise ExceptionGroup("as the SDK's", [OSError()]) from None
+        yield session
+
+    session: Any = SimpleNamespace(server_capabilities=None, protocol_version="2025-06-18")
+    item = Item("s", "notes", type=ItemType.RESOURCE, annotations={"uri": URI})
+    listing = asyncio.create_task(AgentSkillReader("s", open_modern).list(session, [item]))
+    await is_open.wait()
+    listing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await listing
 
 
 @pytest.mark.parametrize(
