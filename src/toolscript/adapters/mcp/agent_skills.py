@@ -65,6 +65,29 @@ class AgentSkillReader:
         self._open_modern = open_modern
         self._read: dict[tuple[str, str], tuple[dict[str, Any], str]] = {}
         """The frontmatter and the text of each `SKILL.md` that was read, by its URI and digest."""
+        self._folders: _Folders | None = None
+        self.listing = asyncio.Lock()
+        """To be held while the server is listed."""
+
+    async def add_to(self, session: ClientSession, listing: ServerListing) -> ServerListing:
+        """The listing of a server with its agent skills, without the resources and templates that lead to their files
+        alone: who may read those, and which content is approved, is decided for the agent skill."""
+        agent_skills = await self.list(session, listing.items)
+        folders = self._folders = _Folders(agent_skills.items)
+        items = await asyncio.to_thread(folders.leave_out_files, listing.items)
+        return ServerListing([*items, *agent_skills.items], [*listing.problems, *agent_skills.problems])
+
+    async def refuse_file(self, item: Item, uri: str) -> None:
+        """Raises InvalidArguments for the address of a resource that is a file of an agent skill. Callers may come
+        before the end of the first listing, which names the agent skills: they wait for it."""
+        if self._folders is None:
+            async with self.listing:
+                pass
+        if self._folders and self._folders.has(uri):
+            raise InvalidArguments(
+                f"{item.id}: this is the address of a file of an agent skill: read the agent skill instead",
+                details={"field": "", "tool": item.id},
+            )
 
     async def list(self, session: ClientSession, items: Sequence[Item]) -> ServerListing:
         """The agent skills of the server with these other items. fastmcp tells only clients of the newest protocol that
@@ -155,27 +178,19 @@ def find_root_cause(error: Exception) -> Exception:
     return error
 
 
-class Folders:
-    """The folders of a server's agent skills. Who may read their files, and which content is approved, is decided for
-    the agent skill: no resource and no template leads to them."""
+class _Folders:
+    """The folders of a server's agent skills."""
 
     def __init__(self, agent_skills: Sequence[Item]) -> None:
         roots = [str((item.annotations or {})["uri"]).removesuffix(MAIN_FILE) for item in agent_skills]
         self._roots = (*roots, *(f"{_normalise(root)}/" for root in roots))
 
     def leave_out_files(self, items: Sequence[Item]) -> list[Item]:
-        """The items without resources and templates that are only for files of these agent skills."""
-        return [item for item in items if item.type is not ItemType.RESOURCE or not self._has(_get_address(item))]
+        """The items without resources and templates that lead to files of these agent skills alone."""
+        return [item for item in items if item.type is not ItemType.RESOURCE or not self.has(_get_address(item))]
 
-    def refuse_file(self, item: Item, uri: str) -> None:
-        """Raises InvalidArguments for the address of a resource that is a file of an agent skill."""
-        if self._has(uri):
-            raise InvalidArguments(
-                f"{item.id}: this is the address of a file of an agent skill: read the agent skill instead",
-                details={"field": "", "tool": item.id},
-            )
-
-    def _has(self, uri: str) -> bool:
+    def has(self, uri: str) -> bool:
+        """Whether an address, however it is written, is in one of the folders."""
         return uri.startswith(self._roots) or _normalise(uri).startswith(self._roots)
 
 

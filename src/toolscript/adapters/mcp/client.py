@@ -27,13 +27,7 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from toolscript import __version__
-from toolscript.adapters.mcp.agent_skills import (
-    AgentSkillReader,
-    Folders,
-    OpenSession,
-    find_root_cause,
-    require_listed_file,
-)
+from toolscript.adapters.mcp.agent_skills import AgentSkillReader, OpenSession, find_root_cause, require_listed_file
 from toolscript.adapters.mcp.dispatcher import LenientDispatcher, current_relay, raw_result
 from toolscript.adapters.mcp.handshake import initialize, refuse, subscribe_to_lists
 from toolscript.adapters.mcp.http_client import ServerClient, describe_failure
@@ -160,8 +154,6 @@ class McpServer:
     ) -> None:
         self._spec = spec
         self._agent_skills = AgentSkillReader(spec.name, open_modern)
-        self._folders: Folders | None = None
-        self._listing = asyncio.Lock()
         self._session = session
         self._channel = channel
         self._connection = connection
@@ -170,7 +162,7 @@ class McpServer:
 
     async def list_items(self) -> ServerListing:
         """Lists the items that the configuration lets through. Raises Unavailable."""
-        async with self._listing:
+        async with self._agent_skills.listing:
             return await self._list_items()
 
     async def _list_items(self) -> ServerListing:
@@ -186,11 +178,9 @@ class McpServer:
             except UpstreamFailed as error:
                 refused.append(error.message)
         listing = await asyncio.to_thread(read_items, self._spec.name, answers)  # 40 ms for 10 000 tools
-        agent_skills = await self._agent_skills.list(self._session, listing.items)
-        self._folders = Folders(agent_skills.items)
-        items = await asyncio.to_thread(self._folders.leave_out_files, listing.items)
-        problems = [*dict.fromkeys(limits), *refused, *listing.problems, *agent_skills.problems]
-        return ServerListing([i for i in (*items, *agent_skills.items) if self._spec.allows_item(i)], problems)
+        listing = await self._agent_skills.add_to(self._session, listing)
+        problems = [*dict.fromkeys(limits), *refused, *listing.problems]
+        return ServerListing([item for item in listing.items if self._spec.allows_item(item)], problems)
 
     async def call(
         self, item: Item, arguments: Mapping[str, Any], *, within: float, relay: CallRelay = NO_RELAY
@@ -321,11 +311,7 @@ class McpServer:
     async def _call(self, item: Item, arguments: dict[str, Any], relay: CallRelay) -> CallResult:
         request, result_type = build_request(item, arguments, relay)
         if item.type is ItemType.RESOURCE:
-            if self._folders is None:  # callers need not wait for the first listing, which names the agent skills
-                async with self._listing:
-                    pass
-            if self._folders:
-                self._folders.refuse_file(item, request.params.uri)
+            await self._agent_skills.refuse_file(item, request.params.uri)
         self._channel.relays.append(relay)
         try:
             raw = await clean_result(await self._send(request, result_type, relay))
