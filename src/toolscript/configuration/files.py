@@ -289,7 +289,7 @@ class _ServerEntry:
             transport,
             include_tools=self._read_list("includeTools") if self._get("includeTools") else None,
             exclude_tools=self._read_list("excludeTools"),
-            trust=self._read_choice("trust", TrustPolicy, '"open", "changed" or "all"'),
+            trust=self._read_choice("trust", TrustPolicy, '"open", "changed", "all" or "review"'),
             start=self._read_choice("start", ServerStart, '"eager" (with the gateway) or "lazy" (with the first call)'),
             idle_minutes=self._read_idle_minutes(),
             approval=self._read_choice("approval", ApprovalPolicy, APPROVAL_RULE) or ApprovalPolicy.NEVER,

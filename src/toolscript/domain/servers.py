@@ -35,6 +35,13 @@ class TrustPolicy(StrEnum):
     """Those that changed since they were approved, and those whose text addresses the model."""
     ALL = "all"
     """The same, and every new one of a server that is known already."""
+    REVIEW = "review"
+    """The same, and also the first ones of a new server."""
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether new definitions wait for a person, too."""
+        return self in {TrustPolicy.ALL, TrustPolicy.REVIEW}
 
 
 class ServerStart(StrEnum):

@@ -1,7 +1,7 @@
 """Compares what servers offer with what is approved, and decides what goes into quarantine.
 
-The first definition of an item is approved as it is, unless its text is suspicious: there is nothing to compare it
-with. Everything that the catalogue has from before this existed counts as approved."""
+The first definition of an item is approved as it is, unless its text is suspicious or the policy wants all reviewed:
+there is nothing to compare it with. Everything that the catalogue has from before this existed counts as approved."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Screening:
     def _decide(self, item: Item, pin: Pin | None, policy: TrustPolicy, *, is_known: bool) -> Pin:
         approved, waiting = (pin.approved, pin.offered) if pin else (None, None)
         new = replace(self._approve(item), awaits_review=policy is not TrustPolicy.OPEN)
-        exact = policy is TrustPolicy.ALL
+        exact = policy.is_strict
         if pin and waiting and not find_changes(waiting, item, exact=exact) and _holds(pin, policy):
             return pin
         if policy is TrustPolicy.OPEN:
@@ -114,8 +114,10 @@ class Screening:
         if pin and pin.cause is QuarantineCause.SUSPICIOUS:
             reason = "an earlier definition of it was suspicious"
             return replace(in_quarantine, cause=QuarantineCause.CHANGED, reason=reason)
-        if is_known and policy is TrustPolicy.ALL:
+        if policy is TrustPolicy.REVIEW or (is_known and policy is TrustPolicy.ALL):
             reason = f"it is new on {item.server}, a server that was known before"
+            if not is_known:
+                reason = f"it is new, as {item.server} is: nobody has looked at it yet"
             return replace(in_quarantine, cause=QuarantineCause.NEW, reason=reason)
         return new
 
@@ -124,7 +126,7 @@ def _holds(pin: Pin, policy: TrustPolicy) -> bool:
     """Whether a definition that is in quarantine stays there under this policy. What a person rejected does."""
     if pin.state is QuarantineState.REJECTED:
         return True
-    return policy is TrustPolicy.ALL or (policy is TrustPolicy.CHANGED and pin.cause is not QuarantineCause.NEW)
+    return policy.is_strict or (policy is TrustPolicy.CHANGED and pin.cause is not QuarantineCause.NEW)
 
 
 def report_quarantined(pins: Sequence[Pin]) -> None:

@@ -61,7 +61,7 @@ async def catalogue() -> AsyncIterator[Catalogue]:
 
 
 async def test_the_first_definitions_are_approved(catalogue: Catalogue) -> None:
-    for policy in TrustPolicy:
+    for policy in (OPEN, CHANGED, ALL):
         assert await catalogue.list(READ, WRITE, policy=policy) == {READ.id: READ, WRITE.id: WRITE}
     assert await catalogue.review.list_waiting() == []
 
@@ -96,6 +96,19 @@ async def test_a_new_tool_of_a_known_server_waits_only_under_the_strictest_polic
     assert shown[WRITE.id].quarantine == "it is new on files, a server that was known before"
     assert shown[WRITE.id].description == ""
     assert (await catalogue.list(READ, WRITE, policy=CHANGED))[WRITE.id] == WRITE
+
+
+@pytest.mark.req("O-02")
+async def test_under_review_the_first_definitions_of_a_new_server_wait_until_a_person_approves(
+    catalogue: Catalogue,
+) -> None:
+    for _ in range(2):
+        shown = await catalogue.list(READ, policy=TrustPolicy.REVIEW)
+        assert shown[READ.id].quarantine == "it is new, as files is: nobody has looked at it yet"
+    await catalogue.review.approve([READ.id])
+    shown = await catalogue.list(READ, WRITE, policy=TrustPolicy.REVIEW)
+    assert shown[READ.id] == READ
+    assert shown[WRITE.id].quarantine == "it is new on files, a server that was known before"
 
 
 @pytest.mark.parametrize("policy", [CHANGED, ALL])

@@ -40,7 +40,8 @@ def quarantine() -> None:
 
     The first definition of each tool is approved as it is. TOOLSCRIPT_QUARANTINE, or `trust` in a server's entry, says
     which later definitions can be found but not used until they are approved: none (open), changed definitions and
-    texts that address the model (changed), or also every new tool of a known server (all).
+    texts that address the model (changed), also every new tool of a known server (all), or also the first definitions
+    of a new server (review).
 
     \b
     toolscript quarantine
