@@ -199,8 +199,15 @@ class Settings:
         "changed",
         "Which definitions of servers cannot be used until `toolscript quarantine approve` releases them. open: none. "
         "changed: those that changed since they were approved, and those whose text addresses the model. all: also new "
-        "ones of a server that is known already. A server's entry can say otherwise with `trust`.",
-        allowed=("open", "changed", "all"),
+        "ones of a server that is known already. review: also the first ones of a new server. A server's entry can say "
+        "otherwise with `trust`.",
+        allowed=("open", "changed", "all", "review"),
+    )
+    registry_hints: bool = _setting(
+        False,
+        "Where `search_tools` finds no confident tool for an agent without a profile, name servers of the registries "
+        "that `toolscript registry sync` has read. Only a person can add one.",
+        allowed=("true", "false"),
     )
     api_key: str | None = _setting(
         None,

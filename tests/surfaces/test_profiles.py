@@ -19,6 +19,7 @@ from tests.fixtures.examples import choose
 from tests.fixtures.limits import set_limits
 from tests.fixtures.serving import replace_parts
 from tests.servers import make_scripted_server
+from tests.servers.registry import RegistryDouble, describe_server
 from toolscript.app.app import App, open_app
 from toolscript.domain.access import Scope
 from toolscript.domain.catalog import Item, ItemType, Skill
@@ -200,6 +201,40 @@ async def test_over_mcp_each_profile_shows_its_tools_and_no_other(http: httpx.As
         n: int(c) for n, c in re.findall(r"^(files|mail)  [\d.]+  (\d+) tool", skills, re.MULTILINE)
     }.items() <= counts.items()
     assert not any(re.search(rf"^{name} ", skills, re.MULTILINE) for name, count in counts.items() if not count)
+
+
+@pytest.mark.req("O-02")
+async def test_a_server_of_a_registry_is_no_tool_and_a_profile_hides_it(app: App) -> None:
+    name, query = "io.github.ann/slack", "post messages to slack channels"
+    settings = replace(app.settings, registry_hints=True, search_threshold=0.95)
+    with RegistryDouble() as registry:
+        registry.publish(describe_server(name, "Post messages to Slack channels"))
+        await app.registry.sync(registry.root)
+    _, secret = await app.keys.create("narrow-key", [Scope.SEARCH, Scope.CALL, Scope.ADMIN])
+    app.profiles.replace([*PROFILES, Profile("narrow", allow=ItemRules(), keys=frozenset({"narrow-key"}))])
+    async with serve(replace_parts(app, settings=settings)) as http:
+        for profile in (None, *(each.name for each in PROFILES[:5])):
+            client = Client(http, profile=profile)
+            assert (name in await client.read_text("search_tools", query=query)) is (profile is None)
+            assert name not in json.dumps(await client.list_tools())
+            for answer in (
+                await client.read_text("call_tool", tool_id=name, arguments={}),
+                await client.read_text("describe_tool", tool_id=name),
+                await client.read_text(name),
+            ):
+                assert answer.startswith("no such tool")
+        for key, status in ((OPERATOR_KEY, 200), (secret, 403)):
+            client = Client(http, key)
+            assert (await client.get("/api/v1/registry/search", q=query)).status_code == status
+            assert (await client.get(f"/tools/{quote(name)}")).status_code == 404
+            for path, given in (
+                ("/tools", {}),
+                ("/search", {"q": query, "threshold": 0}),
+                ("/api/v1/search/tools", {"query": query, "threshold": 0}),
+            ):
+                assert name not in (await client.get(path, **given)).text
+    await app.registry.remove(registry.root)
+    app.profiles.replace(PROFILES)
 
 
 @pytest.mark.extended

@@ -37,6 +37,7 @@ from toolscript.app.knowledge import open_library, open_reader, open_store, stor
 from toolscript.app.logins import build_logins
 from toolscript.app.models import Model, open_model, open_text_model
 from toolscript.app.observability import Observability, open_observability
+from toolscript.app.registry import RegistryCatalogue, open_registry
 from toolscript.domain.access import ApprovalPolicy
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.limits import current_limits
@@ -117,7 +118,6 @@ if TYPE_CHECKING:
 
 __all__ = ["App", "Model", "local_token", "open_app", "open_library"]
 
-
 log = logging.getLogger(__name__)
 
 
@@ -152,6 +152,7 @@ class App:
     knowledge_store: KnowledgeStore
     """For ingestion; searches use `knowledge`, which only reads."""
     job_store: JobStore
+    registry: RegistryCatalogue
     language_model: LanguageModel | None
     reranker: Reranker | None
     argument_checker: ArgumentChecker
@@ -258,8 +259,7 @@ class App:
 
     @cached_property
     def import_knowledge(self) -> ImportKnowledge:
-        embedder = self.text_model.embedder
-        return build_knowledge_import(self.knowledge_store, self.index, embedder, self.ingest_knowledge)
+        return build_knowledge_import(self.knowledge_store, self.index, self.text_model.embedder, self.ingest_knowledge)
 
     @cached_property
     def _ingestion(self) -> tuple[IngestJobs, JobRunner]:
@@ -437,6 +437,7 @@ async def _open_adapters(
         knowledge=knowledge,
         knowledge_store=knowledge_store,
         job_store=SqlJobs(database),
+        registry=open_registry(database, index, model.embedder, observability.events),
         language_model=language_model,
         reranker=reranker,
         argument_checker=argument_checker,
@@ -454,8 +455,7 @@ async def _open_index(
         _prepare_folder(settings)
     index = open_index(settings)
     _close_at_exit(stack, index)
-    is_stale = settings.search_no_cache and not is_shared and catalogue != "leave"
-    stale = (TOOLS, SKILLS) if is_stale else ()
+    stale = (TOOLS, SKILLS) if settings.search_no_cache and not is_shared and catalogue != "leave" else ()
     await drop_collections(index, ALL if fresh else stale, damaged=serving)
     return index
 

@@ -16,7 +16,7 @@ UNIQUE_BITS = 20
 MAX_ID = 2**63 - 1
 # The types of events that are in the audit.
 CALL_EVENTS = frozenset({"tools.call", "prompts.get", "resources.read", "code.run"})
-SEARCH_EVENTS = frozenset({"tools.search", "hierarchical.search", "skills.search"})
+SEARCH_EVENTS = frozenset({"tools.search", "hierarchical.search", "skills.search", "registry.search"})
 REFUSAL_EVENT = "access.refused"
 SERVER_EVENT = "servers.change"
 

@@ -115,6 +115,9 @@ class Limits:
     """Drawing 10 000 tools takes 3 s of one core: a catalogue that keeps changing costs a tenth of it."""
     model_hub: float = 2.5
     chat_first_wait: float = 0.5
+    registry_page: float = 30.0
+    registry_sync: float = 600.0
+    """For all pages of a registry of servers."""
 
     # Ingestion.
     job_lease: float = 30.0

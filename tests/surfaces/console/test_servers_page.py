@@ -13,6 +13,7 @@ import pytest
 from tests.servers import make_scripted_spec
 from tests.servers.gateway import RunningGateway, run_gateway
 from tests.servers.logins import serving_authorization, serving_protected
+from tests.servers.registry import RegistryDouble, describe_server
 from tests.surfaces.console.conftest import OpenPage, Page, find_violations
 from tests.surfaces.console.test_access import create_key
 
@@ -207,3 +208,25 @@ async def test_the_first_server_is_added_where_the_demo_is_served(tmp_path: Path
         await form.get_by_role("button", name="Add 1 server").click()
         await find_row(page, "first").get_by_text("ready", exact=True).wait_for()
         assert await page.get_by_text("No servers are configured").count() == 0
+
+
+@pytest.mark.req("O-02", "W-01", "W-02")
+async def test_a_server_that_is_not_connected_is_found_and_its_texts_stay_texts(
+    gateway: RunningGateway, open_page: OpenPage
+) -> None:
+    page = await open_page(f"{gateway.url}/#/servers", expects=("Failed to load resource",))
+    search = page.get_by_role("searchbox", name="What the server should do")
+    await search.fill("weather")
+    await page.get_by_role("button", name="Find", exact=True).click()
+    await page.get_by_text("no registry was read yet").wait_for()
+    with RegistryDouble() as registry:
+        registry.publish(describe_server("io.github.ann/weather", f"Weather forecasts {HOSTILE_SERVER}"))
+        async with httpx.AsyncClient(base_url=gateway.url, timeout=60) as http:
+            answer = await http.post("/api/v1/registry/sync", json={"url": registry.root})
+        assert answer.json()["added"] == 1, answer.text
+    await search.fill("weather forecasts")
+    await page.get_by_role("button", name="Find", exact=True).click()
+    await page.get_by_text("uvx weather@1.0.0").wait_for()
+    await page.get_by_text(HOSTILE_SERVER).wait_for()
+    await page.get_by_text("toolscript servers add io.github.ann/weather").wait_for()
+    assert await find_violations(page) == []

@@ -17,6 +17,8 @@ MAX_EMBEDDINGS_BYTES = 32 * 2**20
 MAX_RERANK_BYTES = 8 * 2**20
 # The description of an API: the largest of 2 600 public ones has 47 MB, the next 20.
 MAX_DOCUMENT_BYTES = 64 * 2**20
+# 100 entries of a registry of servers have 150 kB.
+MAX_REGISTRY_PAGE_BYTES = 16 * 2**20
 
 # What lists, objects and their values need in memory, whatever few bytes they are written with. An answer of 60 MB that
 # consists of `[],` would take 3.6 GB, and 20 s of the event loop.

@@ -8,6 +8,7 @@ from collections import Counter
 from toolscript.domain.agent_skills import get_body
 from toolscript.domain.catalog import Item, Skill
 from toolscript.domain.documents import Document, Passage
+from toolscript.domain.registry.entry import RegistryEntry
 from toolscript.retrieval.text.chunking import passages
 from toolscript.retrieval.text.forms import count_document_forms
 from toolscript.retrieval.text.words import split_identifier, term_frequencies, words
@@ -17,6 +18,8 @@ DOCUMENT_AVERAGE_LENGTH = 100.0
 NAME_WEIGHT = 2
 # Of an agent skill: what is behind them is not searched.
 MAX_PASSAGES = 100
+# Namespaces of accounts at services that host source code.
+_ACCOUNTS = ("io.github.", "io.gitlab.")
 
 
 def build_item_text(item: Item) -> str:
@@ -53,6 +56,21 @@ def build_passage_texts(item: Item) -> list[str]:
 def count_item_terms(item: Item) -> frozenset[int]:
     """The terms that a search finds an item by, also those of the text of an agent skill."""
     return frozenset(item_frequencies(item)).union(*map(term_frequencies, build_passage_texts(item)))
+
+
+def build_registry_text(entry: RegistryEntry) -> str:
+    """Name, title and description as words. Of the namespace only the publisher's domain: names of accounts say
+    nothing about a server."""
+    server = entry.name.partition("/")[2].replace(".", " ")
+    domain = "" if entry.publisher.startswith(_ACCOUNTS) else f"{entry.publisher.rpartition('.')[2]} "
+    name = split_identifier(domain + server)
+    title = "" if set(words(entry.title)) <= set(words(name)) else f"{entry.title}. "
+    return f"{name}: {title}{entry.description}"
+
+
+def registry_frequencies(entry: RegistryEntry) -> Counter[int]:
+    """The terms of the same fields."""
+    return term_frequencies(build_registry_text(entry))
 
 
 def build_skill_text(skill: Skill) -> str:

@@ -105,6 +105,11 @@ class Visibility:
         profile = None if context.profile is None else self._find_profile(context.profile)
         return profile is None or (not profile.depends_on_skills and profile.shows(item))
 
+    def shows_registry(self, context: RequestContext) -> bool:
+        """Whether the caller may learn of servers that are not connected: not with a profile, which says what there is
+        for its callers."""
+        return context.profile is None or self._find_profile(context.profile) is None
+
     async def shows_server(self, server: str, context: RequestContext) -> bool:
         """Whether the caller may see an item of that server, or everything."""
         view = await self.find_view(context)

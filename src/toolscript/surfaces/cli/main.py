@@ -61,6 +61,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "gateway": ("commands.gateway:gateway", "Serve all configured MCP servers as one."),
         "open": ("commands.open_console:open_console", "Open the console of the running gateway in the browser."),
         "servers": ("commands.servers:servers", "Add, start and stop servers, and read their logs."),
+        "registry": ("commands.registry:registry", "Read registries, to find servers that are not connected."),
         "list-servers": ("commands.tools:list_servers", "Show the state of every configured server."),
         "login": ("commands.login:login", "Log in at a server that requires it (OAuth)."),
         "logout": ("commands.login:logout", "Forget the login at a server."),

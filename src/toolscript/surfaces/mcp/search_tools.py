@@ -4,6 +4,7 @@ agent's context."""
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -11,7 +12,9 @@ from toolscript.app.app import App
 from toolscript.codegen.signatures import format_signature
 from toolscript.domain.access import Caller
 from toolscript.domain.catalog import ItemType, get_server
-from toolscript.domain.errors import InvalidArguments, NotFound
+from toolscript.domain.errors import InvalidArguments, NotFound, ToolscriptError
+from toolscript.domain.registry.launch import list_launches
+from toolscript.domain.requests import current_request
 from toolscript.domain.search import MAX_CLOSEST, SearchPart, SearchReport
 from toolscript.services.tools.hierarchical_search import (
     HierarchicalHit,
@@ -21,8 +24,11 @@ from toolscript.services.tools.hierarchical_search import (
 )
 from toolscript.services.tools.topics import SkillHit
 from toolscript.surfaces.callers import OWNER
+from toolscript.surfaces.json.registry import describe_needs, describe_runs
 from toolscript.surfaces.json.tools import MAX_LINE, shorten
 from toolscript.surfaces.mcp.definitions import SearchSkillsArguments, SearchToolsArguments
+
+log = logging.getLogger(__name__)
 
 MAX_SIGNATURE_LENGTH = 150
 MAX_VARIANTS = 8
@@ -66,7 +72,32 @@ async def search_tools(app: App, arguments: SearchToolsArguments, caller: Caller
     """Returns the results of `search_tools` as text, and notes them for feedback. Raises what `find_tools` raises."""
     found = await find_tools(app, arguments, caller)
     lines = await _format_results(app, found) if found.hits else list(found.notes)
-    return "\n".join([*lines, *describe_closest(arguments.query, found), *describe_starting(app)])
+    servers = [] if found.hits else await describe_servers(app, arguments.query)
+    return "\n".join([*lines, *describe_closest(arguments.query, found), *servers, *describe_starting(app)])
+
+
+async def describe_servers(app: App, query: str) -> list[str]:
+    """Servers that are not connected and may serve the request, where the setting wants them named; never for a caller
+    with a profile. An agent cannot add one."""
+    if not app.settings.registry_hints or not app.visibility.shows_registry(current_request()):
+        return []
+    try:
+        hits = await app.registry.suggest(query)
+    except ToolscriptError as error:
+        log.info("registry_not_searched", extra={"reason": error.message})
+        return []
+    if not hits:
+        return []
+    lines = ["No connected tool does this; these servers, which are not connected, would:"]
+    for hit in hits:
+        entry = hit.entry
+        about = f"{entry.version}, by {entry.publisher}, {entry.digest[:19]}"
+        lines.append(f"{entry.name}  {hit.confidence:.2f}  {about}")
+        lines.append(f"  {shorten(entry.description, MAX_LINE)}")
+        if launch := next(iter(list_launches(entry)), None):
+            what = launch.problem or "; ".join(filter(None, (describe_runs(launch), describe_needs(launch))))
+            lines.append(f"  {shorten(what, 2 * MAX_LINE)}")
+    return [*lines, f"You cannot add one. Tell the user: `toolscript servers add {hits[0].entry.name}` asks first."]
 
 
 def describe_closest(query: str, found: FoundTools) -> list[str]:

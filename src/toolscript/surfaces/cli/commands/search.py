@@ -58,9 +58,12 @@ DEGRADED = {
     help="Search with skills: find skills first and then tools in them (hierarchical), ignore skills "
     "(direct), or do both and take the best (hybrid). --limit defaults to 5 and --threshold to 0.3 then.",
 )
+@click.option("--registry", is_flag=True, help="Search for servers that are not connected (`toolscript registry`).")
 @options.model
 @options.catalogue
-def search(query: str, strategy: str | None, output: str, language: str | None, max_tokens: int) -> None:
+def search(
+    query: str, strategy: str | None, output: str, language: str | None, max_tokens: int, registry: bool
+) -> None:
     """Find the tools for a task.
 
     QUERY describes what the tool should do, or is its name; typos are allowed. Until servers are configured, the
@@ -72,7 +75,13 @@ def search(query: str, strategy: str | None, output: str, language: str | None, 
     toolscript search "read a file" --output types
     toolscript search "read a file" --output types --language python
     toolscript search "plan a meeting" --strategy hierarchical
+    toolscript search --registry "post to a channel"
     """
+    if registry:
+        if strategy or output != "table" or language:
+            raise Invalid("--registry cannot be combined with --strategy, --output and --language")
+        print_answer(search_registry(query), show_servers)
+        return
     with_types = output == "types" and not options.is_json()
     settings = read_settings()
     if language:
@@ -95,6 +104,41 @@ def search(query: str, strategy: str | None, output: str, language: str | None, 
         click.echo(format_json(answer))
     else:
         print_answer(answer, lambda _: print_text(markdown) if markdown else show(answer))
+
+
+def search_registry(query: str) -> Answer:
+    """The servers that are not connected and may serve a request."""
+    settings = read_settings()
+    limit = min(settings.search_limit, MAX_DECLARED)
+
+    async def local(app: App) -> Answer:
+        from toolscript.surfaces.json.registry import build_registry_search_response
+
+        return build_registry_search_response(query, await app.registry.search(query, limit=limit))
+
+    async def request(session: CommandSession) -> Answer:
+        found: Answer = await session.request("/api/v1/registry/search", local, q=query, limit=limit)
+        return found
+
+    return run_in_session(settings, request, with_catalogue=False)
+
+
+def show_servers(answer: Answer) -> None:
+    """Prints the servers of a registry, and how to add one."""
+    for server in answer["servers"]:
+        state = "" if server["status"] == "active" else f"  ({server['status']}: {server['statusMessage']})"
+        click.echo(printable(f"{server['name']} {server['version']}  {server['confidence']:.2f}{state}"))
+        click.echo(f"  {printable(server['description'])}")
+        launch = next(iter(server["launches"]), None)
+        if launch:
+            click.echo(printable(f"  {'; '.join(filter(None, (launch['runs'], launch['needs'])))}"))
+            if launch["problem"]:
+                click.echo(f"  cannot be added: {printable(launch['problem'])}")
+        click.echo(f"  by {server['publisher']}, {server['digest'][:19]}")
+    if answer["servers"]:
+        click.echo(f"To add one: toolscript servers add {answer['servers'][0]['name']}")
+    else:
+        click.echo("No server of the registries fits: rephrase it, or read them again with `toolscript registry sync`.")
 
 
 def _print_declarations(query: str, language: str, max_tokens: int) -> None:

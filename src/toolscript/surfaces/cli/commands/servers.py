@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, TextIO
+from typing import IO, Any
 from urllib.parse import quote
 
 import click
 
-from toolscript.configuration.snippets import ConfigurationPlace, plan_addition, write_addition
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.surfaces.cli.client.announcement import format_time
 from toolscript.surfaces.cli.client.completion import complete
 from toolscript.surfaces.cli.client.gateway import send_to_gateway
 from toolscript.surfaces.cli.client.session import read_settings
+from toolscript.surfaces.cli.commands.servers_add import (
+    PATH,
+    add_from_registry,
+    add_snippet,
+    is_registry_name,
+    show_addition,
+)
 from toolscript.surfaces.cli.terminal import options
 from toolscript.surfaces.cli.terminal.command_group import CommandGroup
 from toolscript.surfaces.cli.terminal.text import print_answer, printable
-from toolscript.surfaces.json.servers import build_snippet_response
 
-PATH = "/api/v1/servers"
 # A server that does not react to the end of its input is killed after some seconds.
 TIMEOUT_SECONDS = 60.0
 MAX_CHARACTERS = 65_536
@@ -49,12 +51,29 @@ def servers() -> None:
 
 
 @servers.command()
-@click.argument("file", metavar="[FILE]", type=click.File("r", encoding="utf-8"), default="-")
-@click.option("--name", metavar="NAME", help="The name of a server that is a single entry.")
+@click.argument("source", metavar="[FILE|SERVER]", default="-")
+@click.option("--name", metavar="NAME", help="The name of a server that is a single entry, or is from a registry.")
 @click.option("--dry-run", is_flag=True, help="Show what would be added, and write nothing.")
+@click.option("--set", "given", metavar="NAME=VALUE", multiple=True, help="A value that a server of a registry needs.")
+@click.option("--remote", is_flag=True, help="Use the address of a server of a registry, not its package.")
+@options.yes
 @options.catalogue
-def add(file: TextIO, name: str | None, dry_run: bool) -> None:
-    """Add servers from the snippet that their documentation gives.
+@click.pass_context
+def add(
+    context: click.Context,
+    source: str,
+    name: str | None,
+    dry_run: bool,
+    given: tuple[str, ...],
+    remote: bool,
+    yes: bool,
+) -> None:
+    """Add servers from the snippet that their documentation gives, or one from a registry.
+
+    SERVER is a name that `toolscript search --registry` shows: namespace/name. What would run and what it needs is
+    shown; you are asked for what is missing, and whether to add it. Give a secret as `--set TOKEN='${TOKEN}'` to keep
+    it in a variable of the gateway's environment. Nothing of the server can be used before `toolscript quarantine
+    approve`.
 
     FILE, or the standard input, has JSON: an object with mcpServers (or servers), entries by name, or a single entry.
     Its commands run on the machine of the gateway. Without a gateway the servers are added to the file of --config, or
@@ -64,20 +83,30 @@ def add(file: TextIO, name: str | None, dry_run: bool) -> None:
     \b
     toolscript servers add snippet.json
     echo '{"url": "https://example.com/mcp"}' | toolscript servers add --name docs
+    toolscript servers add io.github.ann/weather --set KEY='${KEY}'
     """
-    settings, body = read_settings(), {"snippet": file.read(MAX_CHARACTERS + 1), "name": name}
-    if len(body["snippet"] or "") > MAX_CHARACTERS:
+    settings = read_settings()
+    if is_registry_name(source):
+        values = dict(_split_value(each) for each in given)
+        add_from_registry(settings, source, name, values, remote=remote, dry_run=dry_run, yes=yes)
+        return
+    if given or remote:
+        raise Invalid("--set and --remote are for servers of a registry: give its name, such as io.github.ann/weather")
+    file: IO[str] = click.File("r", encoding="utf-8").convert(source, None, context)
+    snippet = file.read(MAX_CHARACTERS + 1)
+    if len(snippet) > MAX_CHARACTERS:
         raise Invalid(f"the snippet has more than {MAX_CHARACTERS} characters: give the entries of some servers only")
-    answer = send_to_gateway(settings, f"{PATH}/check" if dry_run else PATH, body=body)
-    if answer is None:
-        place = ConfigurationPlace(settings.config, Path.home(), Path.cwd(), os.environ)
-        addition = plan_addition(body["snippet"] or "", place, name)
-        if not dry_run:
-            write_addition(addition)
-        answer = build_snippet_response(addition, added=not dry_run)
-    print_answer(answer, _show_addition)
+    answer = add_snippet(settings, snippet, name, dry_run=dry_run)
+    print_answer(answer, show_addition)
     if any(server["problem"] for server in answer["servers"]):
         sys.exit(EXIT_INVALID)
+
+
+def _split_value(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not separator:
+        raise Invalid(f"--set {name}: expected NAME=VALUE", details={"field": "--set"})
+    return name, value
 
 
 @servers.command()
@@ -147,25 +176,6 @@ def _show_states(answer: Mapping[str, Any]) -> None:
     for server in answer["servers"]:
         state = "starting" if server["state"] == "connecting" else server["state"]
         click.echo(f"{printable(server['name'])}: {state}")
-
-
-def _show_addition(answer: Mapping[str, Any]) -> None:
-    for server in answer["servers"]:
-        click.echo(f"{printable(server['name'])}: {printable(server['runs'])}")
-        if server["variables"]:
-            click.echo(f"  with {', '.join(map(printable, server['variables']))}")
-        if server["cwd"]:
-            click.echo(f"  in the folder {printable(server['cwd'])}")
-        if server["envFile"]:
-            click.echo(f"  with the variables of {printable(server['envFile'])}")
-        if server["sandbox"]:
-            click.echo(f"  in a sandbox: {server['sandbox']}")
-        for warning in server["warnings"]:
-            click.echo(click.style("  warning: ", fg="yellow") + printable(warning))
-        if server["problem"]:
-            click.echo(click.style("  cannot be added: ", fg="red") + printable(server["problem"]))
-    where = printable(answer["file"])
-    click.echo(f"Added to {where}." if answer["added"] else f"Nothing was written to {where}.")
 
 
 def _show_log(answer: Mapping[str, Any]) -> None:

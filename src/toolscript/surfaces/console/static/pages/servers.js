@@ -8,6 +8,7 @@ import { Empty, Loaded, Problem } from "../parts/states.js";
 import { Text, visible } from "../parts/text.js";
 import { AddServer } from "./servers/add_server.js";
 import { AgentConfiguration } from "./servers/agent_configuration.js";
+import { FindServer } from "./servers/find_server.js";
 import { OwnLogins } from "./servers/own_logins.js";
 import { Server } from "./servers/server.js";
 
@@ -22,7 +23,7 @@ export default function ServersPage({ at }) {
       ${data.configurationWarnings.map((warning) => html`<p class="note" key=${warning}><${Text} value=${warning} max=${500} /></p>`)}
       <${List} servers=${data.servers} first=${at.query.get("open")} />`}</${Loaded}>
     ${!found.loading && html`<${OwnLogins} />`}
-    ${found.data && html`<${AddServer} /><${Synchronise} />`}
+    ${found.data && html`<${AddServer} /><${FindServer} /><${Synchronise} />`}
     <${AgentConfiguration} />`;
 }
 

@@ -1,0 +1,1 @@
+"""Registries of MCP servers, over HTTP."""

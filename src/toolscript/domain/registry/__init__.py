@@ -1,0 +1,1 @@
+"""Servers that a registry of MCP servers lists, and that are not connected."""

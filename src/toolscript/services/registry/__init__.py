@@ -1,0 +1,1 @@
+"""The catalogue of servers that are not connected."""
