@@ -43,7 +43,7 @@ CHOICES = {
     "search_device": ["auto", "cpu", "gpu"],
     "log_level": ["debug", "info", "warning", "error"],
     "server_start": ["eager", "lazy"],
-    "quarantine": ["open", "changed", "all"],
+    "quarantine": ["open", "changed", "all", "review"],
     "approval": ["never", "destructive", "writes"],
 }
 SECRETS = {

@@ -429,7 +429,10 @@ def test_a_variable_that_cannot_be_resolved_is_named(place: ConfigurationFolders
             {"command": "x", "start": "later"},
             ['start: must be "eager" (with the gateway) or "lazy" (with'],
         ),
-        ({"command": "x", "trust": "chnaged"}, ['trust: must be "open", "changed" or "all"; did you mean "changed"?']),
+        (
+            {"command": "x", "trust": "chnaged"},
+            ['trust: must be "open", "changed", "all" or "review"; did you mean "changed"?'],
+        ),
         (
             {"command": "x", "idleMinutes": -1},
             ["idleMinutes: must be a number of minutes from 0 (never stop it)"],

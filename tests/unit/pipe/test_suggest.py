@@ -70,6 +70,7 @@ def test_a_suggestion_takes_no_more_than_150_tokens() -> None:
     assert build_suggestion(f"{'a' * 700}  0.99  meaning") == ""
 
 
+@pytest.mark.slow
 def test_without_a_gateway_the_command_prints_nothing_and_succeeds(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "toolscript", "suggest", "--data-dir", str(tmp_path / "none")]
     prompt = json.dumps({"prompt": "what time is it?"})
@@ -78,6 +79,7 @@ def test_without_a_gateway_the_command_prints_nothing_and_succeeds(tmp_path: Pat
     assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.slow
 def test_the_process_imports_the_standard_library_and_little_of_it(tmp_path: Path) -> None:
     code = (
         "import sys; sys.argv = ['toolscript', 'suggest', '--data-dir', sys.argv[1]]\n"
