@@ -23,6 +23,7 @@ from toolscript.configuration.limits import read_limits
 from toolscript.configuration.profiles import APPROVAL_RULE, ProfileReader, resembles_profiles
 from toolscript.configuration.sandboxes import read_sandbox
 from toolscript.configuration.text_files import read_text
+from toolscript.configuration.tool_overrides import read_tool_overrides
 from toolscript.configuration.variables import resolve_variables
 from toolscript.domain.access import ApprovalPolicy
 from toolscript.domain.errors import Invalid
@@ -46,7 +47,7 @@ _URL_KEYS = ("httpUrl", "url", "serverUrl")
 _ENTRY_KEYS = (
     *("command", "args", "env", "envFile", "cwd", *_URL_KEYS, "openapi", "headers"),
     *("type", "transport", "disabled", "enabled", "includeTools", "excludeTools", "start", "idleMinutes", "trust"),
-    *("limits", "approval", "sandbox"),
+    *("limits", "approval", "sandbox", "tools"),
     *("oauth", "auth"),  # the second is another client's, and left alone
 )
 _OAUTH_KEYS = ("clientId", "clientSecret", "scopes", "redirectPort", "callbackPort", "perUser")
@@ -296,6 +297,7 @@ class _ServerEntry:
             limit=limit,
             tool_limits=tool_limits,
             sandbox=sandbox,
+            tools=read_tool_overrides(self._get("tools"), self.source.report, self.source.resolve),
         )
         if transport is Transport.STDIO:
             command, args, cwd = self._read_command(), self._read_list("args"), self._read_path("cwd")

@@ -12,6 +12,7 @@ from typing import Any
 
 from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import Quarantined
+from toolscript.domain.tool_overrides import find_override, get_catalogue_id
 
 
 class QuarantineCause(StrEnum):
@@ -52,10 +53,11 @@ def get_pin_id(item: Item) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """What is approved of an item, and what its server offers instead, if that is in quarantine."""
+    """What is approved of an item, and what its server offers instead, if that is in quarantine. Both are definitions
+    of the server, with the override of the configuration beside them."""
 
     item_id: str
-    """The id in the catalogue."""
+    """The server's name and its own name for the item: the id in the catalogue unless the configuration renames it."""
     server: str
     approved: Item | None = None
     """None for an item that was never approved."""
@@ -72,8 +74,24 @@ class Pin:
     one."""
 
     @property
+    def catalogue_id(self) -> str:
+        """The id in the catalogue, as people see it."""
+        item = self.offered or self.approved
+        return get_catalogue_id(item) if item and find_override(item) else self.item_id
+
+    def with_override(self, item: Item) -> Pin:
+        """The pin with the override of this definition: a person approves what servers write, and operators need no
+        approval for what they configure."""
+        if item.type is not ItemType.TOOL:
+            return self
+        approved, offered = (
+            each and replace(each, definition=item.definition) for each in (self.approved, self.offered)
+        )
+        return replace(self, approved=approved, offered=offered)
+
+    @property
     def shown(self) -> Item | None:
-        """The item as the catalogue shows it: the approved text where there is one, never the one in quarantine."""
+        """The server's definition that counts: the approved one where there is one, never the one in quarantine."""
         if self.offered is None:
             return self.approved
         reason = "a person rejected it" if self.state is QuarantineState.REJECTED else self.reason
@@ -83,7 +101,8 @@ class Pin:
         # The addresses of resources tell requests for them apart.
         about = {k: v for k, v in (self.offered.annotations or {}).items() if k in {"uri", "uriTemplate"}}
         unknown = Item(self.server, name, type=self.offered.type, input_schema={"type": "object"}, quarantine=reason)
-        return replace(unknown, annotations=about or None)
+        override = self.offered.definition if self.offered.type is ItemType.TOOL else None
+        return replace(unknown, annotations=about or None, definition=override)
 
 
 def require_released(item: Item) -> None:
@@ -113,7 +132,8 @@ def find_changes(approved: Item, offered: Item, *, exact: bool) -> list[str]:
     """The fields that differ between two definitions. The order of keys and of sets does not count; unless `exact`,
     neither do dates and times: servers write today's into their texts."""
     names = [each.name for each in fields(Item) if each.name not in {"server", "type", "quarantine"}]
-    if approved.definition is None or offered.definition is None:  # earlier versions did not store it
+    # Of a tool, it is the override. Earlier versions did not store it.
+    if offered.type is ItemType.TOOL or approved.definition is None or offered.definition is None:
         names.remove("definition")
     return [
         name

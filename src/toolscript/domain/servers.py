@@ -14,6 +14,7 @@ from typing import Any
 
 from toolscript.domain.access import NO_LIMIT, ApprovalPolicy, CallLimit
 from toolscript.domain.catalog import Item
+from toolscript.domain.tool_overrides import Overrides
 
 
 class Transport(StrEnum):
@@ -133,6 +134,8 @@ class ServerSpec:
     approval: ApprovalPolicy = ApprovalPolicy.NEVER
     sandbox: SandboxSpec | None = None
     """What keeps its program apart from the machine."""
+    tools: Overrides = field(default_factory=dict)
+    """What callers see of its tools instead of what it lists."""
     user: str = ""
     """Whose login the connection uses; empty for that of the installation."""
 
@@ -158,6 +161,7 @@ class ServerSpec:
         parts += [self.openapi] if self.openapi else []
         parts += list(astuple(self.sandbox)) if self.sandbox else []
         parts += [] if self.trust is None else [self.trust]  # the listing decides what goes into quarantine
+        parts += [{name: each.describe() for name, each in self.tools.items()}] if self.tools else []
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
     @property

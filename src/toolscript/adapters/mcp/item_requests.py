@@ -19,7 +19,7 @@ def build_request(item: Item, arguments: dict[str, Any], relay: CallRelay) -> tu
     match item.type:
         case ItemType.TOOL:
             about: Any = {"_meta": dict(relay.trace)} if relay.trace else {}
-            call = types.CallToolRequestParams(name=item.name, arguments=arguments, **about)
+            call = types.CallToolRequestParams(name=item.listed_name, arguments=arguments, **about)
             return types.CallToolRequest(params=call), types.CallToolResult
         case ItemType.PROMPT:
             texts = {name: str(value) for name, value in arguments.items()}

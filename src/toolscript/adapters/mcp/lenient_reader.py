@@ -125,6 +125,7 @@ def find_secrets(spec: ServerSpec) -> set[str]:
     secrets."""
     values = [*spec.env.values(), *(part for value in spec.headers.values() for part in (value, *value.split()))]
     values.append(spec.oauth.client_secret)
+    values += [secret for tool in spec.tools.values() for each in tool.arguments.values() for secret in each.secrets]
     for name, value in zip(("", *spec.args), (*spec.args, ""), strict=True):
         flag, _, given = value.partition("=")
         values += [given] if _SECRET_NAME.search(flag) else []

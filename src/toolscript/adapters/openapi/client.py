@@ -140,7 +140,7 @@ class OpenApiServer(ToolServer):
         Raises InvalidArguments for values that would lead elsewhere, UpstreamFailed when the API cannot be reached or
         its answer is too large, TimedOut, and LoginRequired.
         """
-        plan = self._plans.get(item.name)
+        plan = self._plans.get(item.listed_name)
         if plan is None or plan["label"] != (item.annotations or {}).get("operation"):
             raise UpstreamFailed(
                 f"the document of {item.server} has changed, and {item.id} is no longer what it was: search again",

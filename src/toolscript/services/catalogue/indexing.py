@@ -45,6 +45,8 @@ class SyncReport:
     vanished: int = 0
     left_out: int = 0
     """New items of servers that have offered too many."""
+    problems: tuple[str, ...] = ()
+    """Items with the id of another item, one sentence each."""
     indexed: int = 0
     removed: int = 0
     embedded: int = 0

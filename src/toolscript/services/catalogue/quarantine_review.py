@@ -8,8 +8,10 @@ import time
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from toolscript.domain.catalog import Item
 from toolscript.domain.errors import Conflict, NotFound, Unavailable
 from toolscript.domain.quarantine import Finding, Pin, QuarantineCause, QuarantineState
+from toolscript.domain.tool_overrides import apply_override, find_override
 from toolscript.ports.stores import ItemStore, PinStore
 from toolscript.retrieval.text.item_text import count_item_terms
 from toolscript.retrieval.text.words import replace_unencodable
@@ -72,7 +74,9 @@ class QuarantineReview:
 
     async def _find(self, item_ids: Sequence[str]) -> list[Pin]:
         ids = list(dict.fromkeys(map(replace_unencodable, item_ids)))
-        found = {pin.item_id: pin for pin in await self._pins.get_pins(ids, only_quarantined=True)}
+        waiting = await self._pins.get_pins(only_quarantined=True)
+        # A tool that has a name by the configuration comes after one of the server's that is left out for it.
+        found = {pin.catalogue_id: pin for pin in sorted(waiting, key=lambda pin: pin.catalogue_id != pin.item_id)}
         missing = [item_id for item_id in ids if item_id not in found]
         if missing:
             raise NotFound(
@@ -101,18 +105,25 @@ class QuarantineReview:
 
     async def _show(self, pins: Collection[Pin]) -> list[str]:
         """Saves the items as their pins show them; returns the ids of the items concerned."""
-        states = await self._item_store.get_fingerprints(item_ids=[pin.item_id for pin in pins])
-        active = {state.id for state in states if state.is_active}
-        shown = {pin.item_id: pin.shown for pin in pins if pin.item_id in active}
-        items = [item for item in shown.values() if item]
+        definitions = {pin.catalogue_id: item for pin in pins if (item := pin.shown)}
+        stored = [each.item for each in await self._item_store.get_items([*definitions])]
+        # An id may be that of another tool by now, which the configuration has given the name.
+        active = {item.id for item in stored if _get_origin(item) == _get_origin(definitions[item.id])}
+        shown = {i: apply_override(item) for i, item in definitions.items() if i in active}
+        items = [*shown.values()]
         if not items:
             return []
         # An approved name has its invisible characters again: the id without them ends.
-        renamed = [item_id for item_id, item in shown.items() if item and item.id != item_id]
+        renamed = [item_id for item_id, item in shown.items() if item.id != item_id]
         await self._item_store.save_items([(item, count_item_terms(item)) for item in items])
         if renamed:
             await self._item_store.deactivate(renamed)
         return [*{*active, *(item.id for item in items)}]
+
+
+def _get_origin(item: Item) -> str:
+    """The server's name for a tool that has an override."""
+    return "" if find_override(item) is None else item.listed_name
 
 
 def _quarantine(pin: Pin, finding: Finding, now: float) -> Pin:

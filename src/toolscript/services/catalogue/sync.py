@@ -13,8 +13,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 
-from toolscript.domain.catalog import Item, ItemFingerprint
+from toolscript.domain.catalog import Item, ItemFingerprint, ItemType
 from toolscript.domain.servers import TrustPolicy
+from toolscript.domain.tool_overrides import apply_override, get_catalogue_id
 from toolscript.ports.indexes import VectorCache, VectorIndex
 from toolscript.ports.models import Classifier, Embedder
 from toolscript.ports.stores import CatalogueVersion, FeedbackStore, ItemStore, PinStore, SkillStore
@@ -25,6 +26,7 @@ from toolscript.services.catalogue.learning import Learning
 from toolscript.services.catalogue.quarantine_review import QuarantineReview
 from toolscript.services.catalogue.refinement import INTERVAL_SECONDS, Refinement
 from toolscript.services.catalogue.snapshot import Change
+from toolscript.services.catalogue.tool_overrides import describe_taken
 from toolscript.services.support.concurrency import Progress
 from toolscript.services.trust.definition_reader import DefinitionReader
 from toolscript.services.trust.definition_review import DefinitionReview
@@ -192,10 +194,12 @@ class Sync:
             stored = {item.id: item for item in await self._item_store.get_fingerprints(servers)}
             kept = _leave_out_new(items, stored)
             shown = await self._screening.screen(kept, stored, policy, approved) if self._screening else kept
-            offered = {item.id: item for item in shown}
-            added = [item for item in offered.values() if item.id not in stored]
+            offered = {item.id: item for item in map(apply_override, shown)}
             # Hashes and words of 10 000 items take a second, in which others get their turn.
             changed = await asyncio.to_thread(_find_changed, offered, stored)
+            problems = await self._leave_out_taken(offered, changed)
+            changed = [item for item in changed if item.id in offered]
+            added = [item for item in offered.values() if item.id not in stored]
             vanished = [item.id for item in stored.values() if item.is_active and item.id not in offered]
             if added or changed:
                 await self._item_store.save_items(await asyncio.to_thread(_count_terms, [*added, *changed]))
@@ -209,9 +213,17 @@ class Sync:
         if added or changed:
             self.learning.start_soon()  # a changed text has a new vector, from which its step starts again
         report = replace(done, added=len(added), changed=len(changed), vanished=len(vanished))
-        report = replace(report, left_out=len(items) - len(kept))
+        report = replace(report, left_out=len(items) - len(kept), problems=tuple(problems))
         log.info("synced", extra=asdict(report))
         return report
+
+    async def _leave_out_taken(self, offered: dict[str, Item], changed: Sequence[Item]) -> list[str]:
+        """Removes tools with the id of another tool of their server, by an earlier configuration: skills, feedback,
+        rules and programs that name the id mean that one. Returns why, for each."""
+        tools = [item.id for item in changed if item.type is ItemType.TOOL]
+        before = [stored.item for stored in await self._item_store.get_items(tools, active_only=False)] if tools else []
+        taken = [item for item in before if item.listed_name != offered[item.id].listed_name]
+        return [describe_taken(offered.pop(item.id), item) for item in taken]
 
     async def index_catalogue(self, progress: Progress | None = None) -> SyncReport:
         """Makes the index contain exactly the active items of the catalogue, and its skills."""
@@ -284,9 +296,9 @@ def _leave_out_new(items: Sequence[Item], stored: Mapping[str, ItemFingerprint])
         ids[known.server].add(known.id)
     kept = []
     for item in items:
-        names = ids[item.server]
-        if item.id in names or len(names) < MAX_KNOWN_ITEMS:
-            names.add(item.id)
+        names, item_id = ids[item.server], get_catalogue_id(item)
+        if item_id in names or len(names) < MAX_KNOWN_ITEMS:
+            names.add(item_id)
             kept.append(item)
     return kept
 

@@ -20,6 +20,7 @@ from toolscript.domain.servers import LogSource, ServerSpec, ServerState, Server
 from toolscript.ports.servers import ToolServer, ToolServers
 from toolscript.services.catalogue.indexing import MAX_KNOWN_ITEMS, SyncReport
 from toolscript.services.catalogue.sync import Sync
+from toolscript.services.catalogue.tool_overrides import attach_overrides
 from toolscript.services.servers.activity import ServerActivity
 from toolscript.services.servers.phases import Phase
 
@@ -445,7 +446,7 @@ class ServerConnection:
         async with self._listing_lock:
             try:
                 async with asyncio.timeout(self._limits.connect):
-                    listing = await server.list_items()
+                    listing = attach_overrides(await server.list_items(), self.spec.tools)
             except TimeoutError:
                 raise Unavailable(f"it did not list its tools within {self._limits.connect:g} s") from None
             self._require_current(server)
@@ -466,7 +467,8 @@ class ServerConnection:
             self._require_current(server)
             self._listing_report = report
             counts = Counter(item.type.value for item in listing.items)
-            problems = [problem.encode(errors="backslashreplace").decode() for problem in listing.problems]
+            described = (*listing.problems, *report.problems)
+            problems = [problem.encode(errors="backslashreplace").decode() for problem in described]
             if report.left_out:
                 problems.append(
                     f"it has offered more than {MAX_KNOWN_ITEMS} different tools, prompts and resources: "

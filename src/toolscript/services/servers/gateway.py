@@ -38,6 +38,7 @@ from toolscript.domain.servers import (
     ServerStatus,
 )
 from toolscript.domain.spelling import suggest
+from toolscript.domain.tool_overrides import fill_arguments
 from toolscript.ports.servers import ToolServer, ToolServers
 from toolscript.ports.stores import ItemStore, SkillStore
 from toolscript.services.catalogue.sync import ItemCounts, Sync
@@ -319,6 +320,7 @@ class Gateway:
         kept failing, RateLimited, UpstreamFailed when it fails or dies, TimedOut.
         """
         connection, is_ok = await self._find_connection(item), False
+        arguments = fill_arguments(connection.spec.tools, item, arguments)
         admitted = self._admission.admit(item, connection.spec, self._limits.call)
         async with admitted, self._use(item, relay.user) as server:
             began = time.monotonic()

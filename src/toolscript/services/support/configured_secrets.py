@@ -23,6 +23,7 @@ def list_configured_secrets(specs: Iterable[ServerSpec]) -> list[str]:
 
 def _list_values(spec: ServerSpec) -> Iterator[str]:
     yield spec.oauth.client_secret
+    yield from (secret for tool in spec.tools.values() for each in tool.arguments.values() for secret in each.secrets)
     yield from list_proxy_secrets(spec.env)
     for name, value in [*spec.env.items(), *spec.headers.items()]:
         if is_secret_argument(name):

@@ -26,6 +26,7 @@ from toolscript.domain.quarantine import require_released
 from toolscript.domain.requests import current_request
 from toolscript.domain.search import SearchReport, no_span
 from toolscript.domain.servers import NO_RELAY, CallRelay, CallResult
+from toolscript.domain.tool_overrides import fill_arguments
 from toolscript.ports.observability import EventSink
 from toolscript.ports.schemas import ArgumentChecker
 from toolscript.ports.stores import ItemStore
@@ -125,10 +126,14 @@ class CallTool:
             secrets = () if self._digests_arguments else self._list_secrets()
             describe = partial(describe_arguments, as_digest=self._digests_arguments, secrets=secrets)
             event["arguments"] = await work_on(arguments, describe)
+            spec = self._gateway.find_spec(item.server)
+            filled = fill_arguments(spec.tools, item, arguments) if spec else arguments
+            if filled is not arguments:
+                event["arguments"] = await work_on(filled, describe)
             async with deadline.limit():
                 event["arguments_checked"] = await self._check(item, arguments, deadline.seconds)
             relay = _exclude_answers(relay, deadline)
-            approved = await self._approvals.obtain(item, arguments, relay, self._list_secrets)
+            approved = await self._approvals.obtain(item, filled, relay, self._list_secrets)
             async with deadline.limit():
                 result = approved.keep_state(
                     await self._gateway.call(item, arguments, deadline.seconds, approved.relay)

@@ -5,6 +5,7 @@ Servers without an entry in the configuration count as the same one."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 
@@ -38,11 +39,11 @@ class Variants:
 
     def fold(self, ranked: Sequence[tuple[str, float]], catalogue: CatalogueFacts) -> list[tuple[str, float]]:
         """The ranking with the first of each tool's variants."""
-        return catalogue.fold_variants(ranked, self._get_origin)
+        return catalogue.fold_variants(ranked, self._get_key)
 
     def list_ids(self, item_id: str, catalogue: CatalogueFacts, view: View) -> tuple[str, ...]:
         """The other variants of a tool that the caller may see, in the order of the configuration."""
-        others = catalogue.list_variants(item_id, self._get_position, self._get_origin)
+        others = catalogue.list_variants(item_id, self._get_position, self._get_key)
         return tuple(i for i in others if view.shows(i))
 
     def list_groups(self, catalogue: CatalogueFacts) -> Iterator[tuple[list[str], bool]]:
@@ -77,6 +78,13 @@ class Variants:
             elif raw not in shared and _PLACE.match(raw):
                 distinct.append(text)
         return redact_text(" ".join(" ".join(distinct).split()))[:MAX_CHARACTERS]
+
+    def _get_key(self, item_id: str) -> tuple[str, ...]:
+        """What tools of equal definition have in common that are the same tool: also the arguments that the
+        configuration fixes."""
+        spec = self._find_spec(get_server(item_id))
+        fixed = {name: tool.fixed for name, tool in spec.tools.items() if tool.fixed} if spec else {}
+        return *self._get_origin(item_id), json.dumps(fixed, sort_keys=True)
 
     def _get_origin(self, item_id: str) -> tuple[str, ...]:
         spec = self._find_spec(get_server(item_id))

@@ -22,6 +22,7 @@ from toolscript.domain.quarantine import (
     list_fields,
 )
 from toolscript.domain.servers import TrustPolicy
+from toolscript.domain.tool_overrides import find_override
 from toolscript.ports.stores import ItemStore, PinStore
 from toolscript.services.trust.scanner import Scanner, load_scanner
 
@@ -67,6 +68,8 @@ class Screening:
         pins = {pin.item_id: pin for pin in await self.pins.get_pins(unclear)}
         unpinned = [item_id for item_id in unclear if item_id in existing and item_id not in pins]
         for stored in await self._item_store.get_items(unpinned, active_only=False):
+            if find_override(stored.item) is not None:  # perhaps another tool of the server, with another name then
+                continue
             pins[stored.item.id] = Pin(stored.item.id, stored.item.server, approved=stored.item)
         known = {key.partition("__")[0] for key in (*digests, *existing)}
         decided = await asyncio.to_thread(  # some 2 ms for each definition
@@ -92,6 +95,7 @@ class Screening:
         return Pin(get_pin_id(item), item.server, approved=item)
 
     def _decide(self, item: Item, pin: Pin | None, policy: TrustPolicy, *, is_known: bool) -> Pin:
+        pin = pin.with_override(item) if pin else None
         approved, waiting = (pin.approved, pin.offered) if pin else (None, None)
         new = replace(self._approve(item), awaits_review=policy is not TrustPolicy.OPEN)
         exact = policy.is_strict
@@ -132,4 +136,4 @@ def _holds(pin: Pin, policy: TrustPolicy) -> bool:
 def report_quarantined(pins: Sequence[Pin]) -> None:
     """Logs definitions that went into quarantine."""
     for pin in pins:
-        log.warning("quarantined", extra={"tool": pin.item_id, "reason": pin.reason})
+        log.warning("quarantined", extra={"tool": pin.catalogue_id, "reason": pin.reason})

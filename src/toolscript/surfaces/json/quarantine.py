@@ -6,11 +6,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import fields
 from difflib import unified_diff
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict
 
 from toolscript.domain.agent_skills import get_body
 from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.quarantine import Pin, QuarantineCause, QuarantineState, make_visible
+from toolscript.domain.tool_overrides import find_override
 from toolscript.surfaces.json.definitions import TOOL_ID, format_time
 
 FIELDS = [each.name for each in fields(Item) if each.name not in {"server", "type", "quarantine"}]
@@ -52,6 +53,13 @@ class QuarantineDetailResponse(QuarantinedResponse):
 
     digest: str
     changes: list[FieldChangeResponse]
+    override: NotRequired[
+        Annotated[
+            dict[str, Any],
+            "What the configuration changes of the tool, whatever its server offers: `tool` is the server's name for "
+            "it. Values of hidden arguments are not shown.",
+        ]
+    ]
 
 
 class DecisionResponse(TypedDict):
@@ -67,12 +75,19 @@ def build_quarantine_response(pins: Sequence[Pin]) -> QuarantineListResponse:
 
 def build_quarantined_response(pin: Pin) -> QuarantineDetailResponse:
     """Builds the response of `GET /api/v1/quarantine/{id}`: also the difference, field by field."""
-    return {**_build_entry(pin), "digest": pin.offered.digest if pin.offered else "", "changes": _build_changes(pin)}
+    digest = pin.offered.digest if pin.offered else ""
+    response: QuarantineDetailResponse = {**_build_entry(pin), "digest": digest, "changes": _build_changes(pin)}
+    override = find_override(pin.offered) if pin.offered else None
+    return (
+        response
+        if override is None or not pin.offered
+        else {**response, "override": {"tool": pin.offered.name, **override}}
+    )
 
 
 def _build_entry(pin: Pin) -> QuarantinedResponse:
     return {
-        "tool_id": pin.item_id,
+        "tool_id": pin.catalogue_id,
         "server": pin.server,
         "type": pin.offered.type if pin.offered else None,
         "cause": pin.cause,
@@ -86,7 +101,10 @@ def _build_entry(pin: Pin) -> QuarantinedResponse:
 
 def _build_changes(pin: Pin) -> list[FieldChangeResponse]:
     changes: list[FieldChangeResponse] = []
+    is_tool = pin.offered is not None and pin.offered.type is ItemType.TOOL
     for name in FIELDS:
+        if is_tool and name == "definition":  # the override
+            continue
         old, new = ([] if item is None else _format_lines(_get(item, name)) for item in (pin.approved, pin.offered))
         if old != new:
             lines = list(unified_diff(old, new, "approved", "offered", lineterm=""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -125,7 +126,7 @@ def _decide(verb: str, done: str, tool_ids: Sequence[str], every: bool, server: 
 
         async def local(app: App) -> Answer:
             decided: list[Pin] = await getattr(app.quarantine, verb)(ids)
-            return {"tool_ids": [pin.item_id for pin in decided]}
+            return {"tool_ids": [pin.catalogue_id for pin in decided]}
 
         body = {"tool_ids": ids}
         answer: Answer = await session.request(f"{PATH}/{verb}", local, body=body, timeout_seconds=TIMEOUT_SECONDS)
@@ -155,6 +156,8 @@ def _show_difference(answer: Answer) -> None:
     click.echo(f"{click.style(printable(answer['tool_id']), fg='cyan')}  {answer['state']}: {answer['reason']}")
     if answer["passage"]:
         click.echo(f"Passage: {printable(answer['passage'])}")
+    if override := answer.get("override"):
+        click.echo(f"Override in the configuration: {printable(json.dumps(override, ensure_ascii=False))}")
     for change in answer["changes"]:
         click.echo(f"\n{click.style(change['field'], bold=True)}")
         for line in change["diff"].splitlines():

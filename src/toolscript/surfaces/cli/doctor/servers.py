@@ -130,7 +130,8 @@ def _describe(server: Mapping[str, Any], *, in_gateway: bool) -> Iterator[Doctor
         asleep = ", asleep until it is called" if state == ServerState.ASLEEP else ""
         yield DoctorFinding("servers", Level.OK, f"{format_count(server['tools'], 'tool')}{asleep}", subject=name)
     for problem in server["problems"]:
-        yield DoctorFinding("servers", Level.NOTE, f"left out: {problem}", subject=name)
+        text = problem if problem.startswith("tools.") else f"left out: {problem}"
+        yield DoctorFinding("servers", Level.NOTE, text, subject=name)
     if server["callsPausedSeconds"]:
         text = "its calls are refused for a moment, because it kept failing"
         yield DoctorFinding("servers", Level.NOTE, text, f"toolscript servers log {shlex.quote(name)}", subject=name)

@@ -40,7 +40,7 @@ async def list_quarantine(app: CurrentApp, server: ServerName = None) -> JsonRes
 @router.post("/approve", summary="Approve definitions: their tools can be called", responses=errors(400, 404, 409))
 async def approve_definitions(app: CurrentApp, body: DecisionRequest) -> JsonResponse[responses.DecisionResponse]:
     pins = await app.quarantine.approve(body.tool_ids, digest=body.digest)
-    return JsonResponse({"tool_ids": [pin.item_id for pin in pins]})
+    return JsonResponse({"tool_ids": [pin.catalogue_id for pin in pins]})
 
 
 @router.post(
@@ -48,7 +48,7 @@ async def approve_definitions(app: CurrentApp, body: DecisionRequest) -> JsonRes
 )
 async def reject_definitions(app: CurrentApp, body: DecisionRequest) -> JsonResponse[responses.DecisionResponse]:
     pins = await app.quarantine.reject(body.tool_ids, digest=body.digest)
-    return JsonResponse({"tool_ids": [pin.item_id for pin in pins]})
+    return JsonResponse({"tool_ids": [pin.catalogue_id for pin in pins]})
 
 
 @router.get(
