@@ -20,7 +20,7 @@ from toolscript.configuration.text_files import read_text
 from toolscript.domain.errors import Conflict, Invalid, Unavailable
 from toolscript.domain.servers import Transport
 
-_LISTS = (("mcpServers",), ("servers",), ("mcp", "servers"))
+SERVER_LISTS = (("mcpServers",), ("servers",), ("mcp", "servers"))
 _ENTRY_SIGNS = frozenset({"command", "openapi", "url", "httpUrl", "serverUrl"})
 _PLACEHOLDER = re.compile(
     r"<[^<>]+>|\.\.\.|x{3,}|.*\b(?:your|my)[-_ ]?(?:\w+[-_ ])?(?:key|token|secret|password)\b.*", re.IGNORECASE
@@ -90,7 +90,7 @@ def plan_addition(snippet: str, place: ConfigurationPlace, name: str | None = No
         first, line = document.repeated[0]
         raise Invalid(f"{first.key}: duplicate key, again in line {line}", details={"field": "snippet"})
     target = place.target
-    _check_files(place)
+    check_files(place)
     taken = {
         each: file
         for file in list_files(place.config, home=place.home, folder=place.folder)
@@ -110,21 +110,27 @@ def write_addition(addition: PlannedAddition) -> None:
         raise Invalid("; ".join(problems), details={"field": "snippet", "problems": problems})
     after = "{\n}\n" if addition.before is None else addition.before
     root = parse_jsonc(after).root
-    path = next((path for path in _LISTS if root.find(*path)), _LISTS[0])
+    path = next((path for path in SERVER_LISTS if root.find(*path)), SERVER_LISTS[0])
     for server in addition.servers:
         after = add_member(after, (*path, server.name), server.entry)
-    file = addition.file.resolve()  # links stay links
-    if read_text(file) != addition.before:
-        raise Conflict(f"{addition.file} has changed in the meantime: try again", details={"file": str(addition.file)})
+    replace_text(addition.file, addition.before, after)
+
+
+def replace_text(path: Path, before: str | None, after: str) -> None:
+    """Replaces the text of a configuration file, which keeps its permissions. Raises Conflict when the file has changed
+    since `before` was read, and Unavailable when it cannot be written."""
+    file = path.resolve()  # links stay links
+    if read_text(file) != before:
+        raise Conflict(f"{path} has changed in the meantime: try again", details={"file": str(path)})
     try:
         has_mark = file.exists() and file.read_bytes().startswith(BYTE_ORDER_MARK.encode())
         mode = stat.S_IMODE(file.stat().st_mode) if file.exists() else OWNER_ONLY
         replace_file(file, (BYTE_ORDER_MARK if has_mark else "") + after, mode=mode)
     except OSError as error:
         raise Unavailable(
-            f"cannot write {addition.file}: {error.strerror}. Add the entry there by hand, or make the file writable "
+            f"cannot write {path}: {error.strerror}. Add the entry there by hand, or make the file writable "
             "for the gateway",
-            details={"file": str(addition.file)},
+            details={"file": str(path)},
         ) from error
 
 
@@ -143,9 +149,11 @@ def _parse_snippet(snippet: str) -> tuple[str, JsoncDocument]:
 
 def _find_entries(root: JsoncNode, name: str | None) -> dict[str, JsoncNode]:
     members = root.value if isinstance(root.value, dict) else {}
-    for path in _LISTS:
+    for path in SERVER_LISTS:
         if (found := root.find(*path)) and isinstance(found.value, dict) and not _ENTRY_SIGNS & found.value.keys():
-            return {key.replace("/", "-") if path != _LISTS[0] else key: node for key, node in found.value.items()}
+            return {
+                key.replace("/", "-") if path != SERVER_LISTS[0] else key: node for key, node in found.value.items()
+            }
     if _ENTRY_SIGNS & members.keys():
         if not name:
             raise Invalid("the snippet is a single entry: give the server a name", details={"field": "name"})
@@ -153,22 +161,22 @@ def _find_entries(root: JsoncNode, name: str | None) -> dict[str, JsoncNode]:
     return {key: node for key, node in members.items() if isinstance(node.value, dict)}
 
 
-def _check_files(place: ConfigurationPlace) -> None:
-    """Raises Invalid for a configuration that has errors: what is added to it would not be used, and what is wrong
+def check_files(place: ConfigurationPlace) -> None:
+    """Raises Invalid for a configuration that has errors: what is written into it would not be used, and what is wrong
     in it could be lost."""
     if place.config is not None and not place.target.exists():
         return
     try:
         load_configuration(place.config, home=place.home, folder=place.folder, environment=place.environment)
     except Invalid as error:
-        raise Invalid(f"{error.message}\nCorrect the file first: nothing was added", details=error.details) from error
+        raise Invalid(f"{error.message}\nCorrect the file first: nothing was written", details=error.details) from error
 
 
 def _list_names(file: Path) -> list[str]:
     """The names in a configuration file without errors."""
     text = read_text(file)
     root = parse_jsonc(text).root if text is not None else None
-    lists = [root.find(*path) for path in _LISTS] if root else []
+    lists = [root.find(*path) for path in SERVER_LISTS] if root else []
     return [name for node in lists if node and isinstance(node.value, dict) for name in node.value]
 
 

@@ -161,7 +161,7 @@ class ServerSpec:
         parts += [self.openapi] if self.openapi else []
         parts += list(astuple(self.sandbox)) if self.sandbox else []
         parts += [] if self.trust is None else [self.trust]  # the listing decides what goes into quarantine
-        parts += [{name: each.describe() for name, each in self.tools.items()}] if self.tools else []
+        parts += [json.dumps({name: each.describe() for name, each in self.tools.items()})] if self.tools else []
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
     @property

@@ -30,10 +30,8 @@ def attach_overrides(listing: ServerListing, overrides: Overrides) -> ServerList
     ]
     for name in overrides.keys() & tools.keys():
         for argument, problem in _find_unknown_arguments(tools[name], overrides[name]):
-            is_hidden = overrides[name].arguments[argument].hidden
-            left_out |= {name} if is_hidden else set()
-            consequence = ". The tool is left out, because this argument must not be open to callers" * is_hidden
-            problems.append(f"tools.{name}.arguments.{argument}: {problem}{consequence}")
+            left_out |= {name} if overrides[name].arguments[argument].hidden else set()
+            problems.append(f"tools.{name}.arguments.{argument}: {problem}")
     left_out |= {name for name, each in overrides.items() if each.hidden}
     items = [
         attach_override(item, overrides.get(item.name)) if item.type is ItemType.TOOL else item
@@ -56,4 +54,5 @@ def _find_unknown_arguments(item: Item, override: ToolOverride) -> Iterator[tupl
     known = {*list_arguments(schema)} if isinstance(schema, Mapping) else set()
     for name in override.arguments:
         if known and name not in known:
-            yield name, f"the tool has no such argument{suggest(name, known)}"
+            consequence = " and is left out, because callers must not set it" if override.arguments[name].hidden else ""
+            yield name, f"the tool has no such argument{consequence}{suggest(name, known)}"

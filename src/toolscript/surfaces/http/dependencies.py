@@ -99,12 +99,12 @@ async def require_known_caller(request: Request, served: Served) -> None:
 
 
 async def require_administrator(request: Request, app: CurrentApp) -> None:
-    """Checks who decides about calls and keys: the owner of the data folder with its token, or a caller with a key. On
+    """Checks who decides about calls, keys and overrides: the owner of the data folder, or a caller with a key. On
     loopback a request without credentials may be an agent's. Raises Forbidden."""
     if request.scope["grant"].caller is None and not is_data_owner(app, request.headers):
         raise Forbidden(
-            "approvals and keys are for the owner, who is signed in, and for keys with the scope admin: open this page "
-            "with `toolscript open`, or use `toolscript approvals` and `toolscript keys`",
+            "approvals, keys and overrides are for the owner, who is signed in, and for keys with the scope admin: "
+            "open this page with `toolscript open`, or use `toolscript approvals` and `toolscript keys`",
             details={"field": "Authorization"},
         )
 

@@ -77,12 +77,9 @@ def build_quarantined_response(pin: Pin) -> QuarantineDetailResponse:
     """Builds the response of `GET /api/v1/quarantine/{id}`: also the difference, field by field."""
     digest = pin.offered.digest if pin.offered else ""
     response: QuarantineDetailResponse = {**_build_entry(pin), "digest": digest, "changes": _build_changes(pin)}
-    override = find_override(pin.offered) if pin.offered else None
-    return (
-        response
-        if override is None or not pin.offered
-        else {**response, "override": {"tool": pin.offered.name, **override}}
-    )
+    if pin.offered and (override := find_override(pin.offered)) is not None:
+        response["override"] = {"tool": pin.offered.name, **override}
+    return response
 
 
 def _build_entry(pin: Pin) -> QuarantinedResponse:

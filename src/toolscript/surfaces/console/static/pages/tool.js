@@ -6,6 +6,7 @@ import { Loaded } from "../parts/states.js";
 import { LongText, Text, visible } from "../parts/text.js";
 import { CallForm } from "./tool/call_form.js";
 import { Code } from "./tool/code.js";
+import { Override } from "./tool/override.js";
 import { Quarantine } from "./tool/quarantine.js";
 
 const HINTS = [
@@ -46,6 +47,7 @@ function Tool({ tool, reload }) {
           <${LongText} value=${tool.description || "The server gives no description."} />
         </section>
         <${Code} tool=${tool} />
+        ${tool.type === "tool" && !tool.serverState?.startsWith("demo") && html`<${Override} tool=${tool} />`}
       </div>
       <${CallForm} tool=${tool} />
     </div>`;

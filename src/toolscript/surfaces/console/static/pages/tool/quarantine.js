@@ -26,6 +26,7 @@ function Decision({ entry, onDecided }) {
     <p class="muted">Seen ${formatAgo(entry.since)}${entry.state === "rejected" ? ", rejected" : ""}</p>
     ${entry.passage && html`<div><h3>The suspicious passage</h3><${LongText} mono value=${entry.passage} /></div>`}
     ${entry.changes.map((change) => html`<div key=${change.field}><h3>${visible(change.field)}</h3><${Diff} text=${change.diff} /></div>`)}
+    ${entry.override && html`<div><h3>What the configuration changes of it</h3><${LongText} mono value=${JSON.stringify(entry.override, null, 2)} max=${4000} /></div>`}
     ${error && html`<${Problem} error=${error} />`}
     <div class="form-end">
       <button type="button" class="button" disabled=${busy || entry.state === "rejected"} onClick=${() => decide("reject")}>Reject</button>

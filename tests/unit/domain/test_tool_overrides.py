@@ -1,0 +1,129 @@
+"""Overrides of tools: what callers see of a definition, and what a call sends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from toolscript.domain.catalog import Item, ItemType
+from toolscript.domain.errors import InvalidArguments, NotFound
+from toolscript.domain.servers import ServerListing
+from toolscript.domain.tool_overrides import (
+    ArgumentOverride,
+    ToolOverride,
+    apply_override,
+    attach_override,
+    fill_arguments,
+)
+from toolscript.services.catalogue.tool_overrides import attach_overrides
+
+pytestmark = pytest.mark.req("O-03")
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"repo": {"$ref": "#/$defs/Repo"}, "title": {"type": "string"}, "labels": {"type": "array"}},
+    "required": ["repo", "title", "labels"],
+    "allOf": [{"required": ["repo"]}, True],
+    "anyOf": [{"properties": {"repo": {"const": 1}}, "required": ["repo", "title"]}],
+    "dependentRequired": {"title": ["repo"], "repo": ["labels"]},
+    "dependentSchemas": {"title": {"properties": {"repo": {}}}},
+    "if": {"properties": {"repo": {}}},
+    "default": {"repo": "x", "title": "y"},
+    "examples": [{"repo": "secret/repo"}],
+    "$defs": {"Repo": {"$ref": "#/$defs/Owner"}, "Owner": {"type": "string"}, "Other": {}},
+}
+ISSUE = Item("git", "create_issue", "Creates an issue.", title="Create issue", input_schema=SCHEMA,
+             annotations={"title": "Create issue", "readOnlyHint": False})  # fmt: skip
+FIXED = ArgumentOverride("acme/app", has_default=True, hidden=True)
+OVERRIDE = ToolOverride(
+    "new_ticket",
+    "Opens a ticket.",
+    arguments={"repo": FIXED, "labels": ArgumentOverride(["new"], has_default=True, description="Its labels.")},
+)
+TICKET = apply_override(attach_override(ISSUE, OVERRIDE))
+
+
+def test_callers_see_the_new_name_and_nothing_of_a_hidden_argument() -> None:
+    assert (TICKET.id, TICKET.description, TICKET.title) == ("git__new_ticket", "Opens a ticket.", None)
+    assert (TICKET.listed_name, TICKET.annotations) == ("create_issue", {"readOnlyHint": False})
+    assert TICKET.input_schema == {
+        "type": "object",
+        "properties": {
+            "title": {"type": "string"},
+            "labels": {"type": "array", "default": ["new"], "description": "Its labels."},
+        },
+        "required": ["title"],
+        "allOf": [{}, True],
+        "anyOf": [{"properties": {}, "required": ["title"]}],
+        "dependentRequired": {"title": []},
+        "dependentSchemas": {"title": {"properties": {}}},
+        "if": {"properties": {}},
+        "default": {"title": "y"},
+        "$defs": {"Other": {}},
+    }
+    assert "acme" not in str(TICKET)
+    assert SCHEMA["required"] == ["repo", "title", "labels"]
+
+
+def test_fixed_values_are_sent_and_defaults_fill_in() -> None:
+    tools = {"create_issue": OVERRIDE}
+    assert fill_arguments(tools, TICKET, {"title": "t"}) == {"repo": "acme/app", "labels": ["new"], "title": "t"}
+    assert fill_arguments(tools, TICKET, {"labels": []}) == {"repo": "acme/app", "labels": []}
+    with pytest.raises(InvalidArguments, match="repo: the configuration sets this argument") as refused:
+        fill_arguments(tools, TICKET, {"repo": "acme/app"})
+    assert refused.value.details["field"] == "repo"
+    untouched = {"title": "t"}
+    assert fill_arguments(tools, Item("git", "other"), untouched) is untouched
+    assert fill_arguments(tools, Item("git", "create_issue", type=ItemType.PROMPT), untouched) is untouched
+
+
+@pytest.mark.parametrize(
+    "tools",
+    [
+        {},
+        {"create_issue": ToolOverride("newer")},
+        {"create_issue": ToolOverride("new_ticket", hidden=True)},
+        {"close_issue": ToolOverride("new_ticket")},
+    ],
+    ids=["no override", "another name", "hidden", "the name of another tool"],
+)
+def test_an_item_of_an_earlier_configuration_is_not_called(tools: dict[str, ToolOverride]) -> None:
+    with pytest.raises(NotFound, match="no such tool: 'git__new_ticket'"):
+        fill_arguments(tools, TICKET, {})
+
+
+def test_a_tool_with_a_name_that_the_configuration_gave_away_is_not_called() -> None:
+    with pytest.raises(NotFound):
+        fill_arguments({"create_issue": OVERRIDE}, Item("git", "new_ticket"), {})
+    with pytest.raises(NotFound):
+        fill_arguments({"create_issue": OVERRIDE}, ISSUE, {})
+    assert fill_arguments({"create_issue": ToolOverride("create_issue")}, ISSUE, {}) == {}
+
+
+def test_what_does_not_fit_is_said_and_what_would_be_open_is_left_out() -> None:
+    listing = ServerListing(
+        [ISSUE, Item("git", "new_ticket"), Item("git", "push", input_schema={"properties": {"branch": {}}}),
+         Item("git", "free", input_schema={"type": "object"}), Item("git", "hide"),
+         Item("git", "push", type=ItemType.PROMPT)],
+        ["an earlier problem"],
+    )  # fmt: skip
+    made = attach_overrides(listing, {
+        "create_issue": OVERRIDE,
+        "creat_issue": ToolOverride(hidden=True),
+        "push": ToolOverride(arguments={"branhc": FIXED}),
+        "free": ToolOverride(arguments={"anything": FIXED}),
+        "hide": ToolOverride(hidden=True),
+    })  # fmt: skip
+    assert [apply_override(item).id for item in made.items] == ["git__new_ticket", "git__free", "git__prompt:push"]
+    assert made.problems == [
+        "an earlier problem",
+        "tools.creat_issue: the server has no such tool, or includeTools and excludeTools leave it out; did you mean "
+        '"create_issue"?',
+        "tools.create_issue.name: the server has a tool 'new_ticket' itself, which is left out: choose another name",
+        "tools.push.arguments.branhc: the tool has no such argument and is left out, because callers must not set it; "
+        'did you mean "branch"?',
+    ]
+    seen = attach_overrides(listing, {"push": ToolOverride(arguments={"brunch": ArgumentOverride(description="x")})})
+    assert (len(seen.items), len(seen.problems)) == (6, 2)
+    assert attach_overrides(listing, {}) is listing
