@@ -25,15 +25,17 @@ from toolscript.domain.access import Scope
 from toolscript.domain.catalog import Item, ItemType, Skill
 from toolscript.domain.profiles import ItemRules, Profile
 from toolscript.domain.servers import ServerSpec, Transport
+from toolscript.domain.tool_overrides import ToolOverride, apply_override, attach_override
 from toolscript.settings import load_settings
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.served_app import ServedApp
 from toolscript.surfaces.mcp.definitions import TOOL_SCOPES, TOOLS
 
-pytestmark = pytest.mark.req("G-13", "G-14", "O-01")
+pytestmark = pytest.mark.req("G-13", "G-14", "O-01", "O-03")
 
 READ_ONLY = {"readOnlyHint": True}
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
+RENAMED = ToolOverride("cancelOrder")
 ITEMS = [
     Item("disk", "read_file", "Read a file", input_schema=SCHEMA, annotations=READ_ONLY),
     Item("disk", "write_file", "Write a file", input_schema=SCHEMA),
@@ -48,13 +50,14 @@ ITEMS = [
         annotations=READ_ONLY | {"operation": "GET /orders"},
     ),
     Item("shop", "placeOrder", "Place an order", input_schema=SCHEMA, annotations={"operation": "POST /orders"}),
+    apply_override(attach_override(Item("shop", "dropOrder", "Cancel an order", input_schema=SCHEMA), RENAMED)),
     Item("disk", "notes", "The notes", type=ItemType.RESOURCE, annotations={"uri": "file:///notes"}),
 ]
 SKILLS = {"files": ["disk__read_file", "disk__write_file"], "mail": ["post__send_email", "post__fetch_email"]}
 RULES = [
     Profile("disk", allow=ItemRules(servers=("disk",))),
     Profile("reader", read_only=True),
-    Profile("quiet", deny=ItemRules(tools=("post__send_*", "write_file", "list*"))),
+    Profile("quiet", deny=ItemRules(tools=("post__send_*", "write_file", "list*", "dropOrder"))),
     Profile("mailers", allow=ItemRules(skills=("mail",)), deny=ItemRules(tools=("fetch_*",))),
     Profile("nothing", allow=ItemRules()),
     Profile("staff", allow=ItemRules(servers=("post",)), keys=frozenset({"staff-key"})),
@@ -69,7 +72,7 @@ VISIBLE = {
     },
     "quiet": {
         *("disk__read_file", "post__fetch_email", "post__prompt:summary", "disk__resource:notes"),
-        "shop__placeOrder",
+        *("shop__placeOrder", "shop__cancelOrder"),  # the server's name for it counts nowhere
     },
     "mailers": {"post__send_email"},
     "nothing": set[str](),
@@ -136,7 +139,9 @@ async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
             for item_id in item_ids:
                 await opened.skills.assign(item_id, [skill])
         opened.profiles.replace(PROFILES)
-        shop = ServerSpec("shop", Transport.OPENAPI, url="http://127.0.0.1:9", openapi=str(folder / "none.yaml"))
+        document = str(folder / "none.yaml")
+        tools = {"dropOrder": RENAMED}
+        shop = ServerSpec("shop", Transport.OPENAPI, url="http://127.0.0.1:9", openapi=document, tools=tools)
         await opened.gateway.apply([*(make_scripted_server(name, crash=True) for name in ("disk", "post")), shop])
         await opened.gateway.settle(60)
         yield opened
