@@ -10,7 +10,7 @@ from pathlib import Path
 
 from toolscript.adapters.agent_skills.folders import AgentSkillFolders
 from toolscript.adapters.memory import MemoryIndex
-from toolscript.app.extras import require_extra
+from toolscript.app.extras import IMPORTING_MCP, require_extra
 from toolscript.domain.agent_skills import SERVER_NAME as AGENT_SKILLS
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.limits import current_limits
@@ -60,7 +60,7 @@ class Servers:
             yield server
 
     def _import(self, transport: Transport) -> ToolServers:
-        with require_extra("server", "connecting to MCP servers"):
+        with IMPORTING_MCP, require_extra("server", "connecting to MCP servers"):
             if transport is Transport.OPENAPI:
                 from toolscript.adapters.openapi.client import OpenApiServers
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -20,3 +21,7 @@ def require_extra(extra: str, setting: str) -> Iterator[None]:
             f"{setting} needs an extra that is not installed: pip install 'toolscript[{extra}]'",
             details={"field": setting, "extra": extra},
         ) from error
+
+
+IMPORTING_MCP = threading.Lock()
+"""Held while a thread imports the MCP package: two threads that import different modules of it fail, both."""

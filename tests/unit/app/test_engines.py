@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -33,3 +35,28 @@ async def test_the_mcp_package_is_imported_in_a_thread(monkeypatch: pytest.Monke
         opened.append(server)
     assert opened == ["files within 2.0"]
     assert threads != [threading.main_thread()]
+
+
+IMPORT_AT_ONCE = """
+import threading
+from toolscript.app.engines import Servers
+from toolscript.domain.servers import Transport
+from toolscript.settings import load_settings
+from toolscript.surfaces.http.mcp_endpoint import McpEndpoint
+from toolscript.surfaces.http.served_app import ServedApp
+
+endpoint = McpEndpoint(ServedApp(load_settings(variables={})))
+work = [lambda: Servers(1)._import(Transport.HTTP), lambda: Servers(1)._import(Transport.OPENAPI), endpoint._build]
+threads = [threading.Thread(target=each) for each in work]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.req("G-02", "O-01")
+def test_servers_of_several_kinds_and_the_endpoint_import_the_mcp_package_at_once() -> None:
+    done = subprocess.run([sys.executable, "-c", IMPORT_AT_ONCE], capture_output=True, text=True, check=True)
+    assert done.stderr == "", "a thread that fails says so"

@@ -13,6 +13,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from toolscript.app.extras import IMPORTING_MCP
 from toolscript.surfaces.http.input_limits import MAX_BODY_BYTES
 from toolscript.surfaces.http.served_app import ServedApp
 
@@ -61,6 +62,7 @@ class McpEndpoint:
             await asyncio.Event().wait()
 
     def _build(self) -> Any:
-        from toolscript.surfaces.mcp.server import build_endpoint
+        with IMPORTING_MCP:
+            from toolscript.surfaces.mcp.server import build_endpoint
 
         return build_endpoint(self._served.wait_until_open, MAX_BODY_BYTES, self._served.settings.page_secret)
