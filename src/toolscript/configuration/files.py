@@ -282,9 +282,8 @@ class _ServerEntry:
         transport = self._read_transport(type_node) if type_node else self._infer_transport(url_node, misspelt)
         if transport is None:
             return None
-        limit, tool_limits = read_limits(self._get("limits"), self.source.report)
         source = self.source
-        sandbox = read_sandbox(self._get("sandbox"), transport, source.report, source.resolve, source.resolve_path)
+        limit, tool_limits = read_limits(self._get("limits"), source.report)
         spec = ServerSpec(
             self.name,
             transport,
@@ -296,8 +295,8 @@ class _ServerEntry:
             approval=self._read_choice("approval", ApprovalPolicy, APPROVAL_RULE) or ApprovalPolicy.NEVER,
             limit=limit,
             tool_limits=tool_limits,
-            sandbox=sandbox,
-            tools=read_tool_overrides(self._get("tools"), self.source.report, self.source.resolve),
+            sandbox=read_sandbox(self._get("sandbox"), transport, source.report, source.resolve, source.resolve_path),
+            tools=read_tool_overrides(self._get("tools"), source.report, source.resolve),
         )
         if transport is Transport.STDIO:
             command, args, cwd = self._read_command(), self._read_list("args"), self._read_path("cwd")

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from toolscript.domain.catalog import Item, ItemType, Schema
-from toolscript.domain.errors import InvalidArguments, NotFound
 
 # Their values are lists of schemas, or one schema, about the same object.
 _LISTS = ("allOf", "anyOf", "oneOf")
@@ -97,32 +96,6 @@ def apply_override(item: Item) -> Item:
         notes = {key: each for key, each in (item.annotations or {}).items() if key != "title"}
         item = replace(item, name=name, title=None, annotations=notes or None)
     return item
-
-
-def fill_arguments(overrides: Overrides, item: Item, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The arguments as they are sent: with the values that the configuration fixes, and its defaults for what the
-    caller leaves out.
-
-    Raises NotFound unless the item is what the configuration means by its name, and InvalidArguments for an argument
-    that callers cannot give.
-    """
-    if item.type is not ItemType.TOOL or not (overrides or find_override(item) is not None):
-        return arguments
-    override = overrides.get(item.listed_name, ToolOverride())
-    is_taken = any(each.name == item.name and name != item.listed_name for name, each in overrides.items())
-    if override.hidden or is_taken or (override.name or item.listed_name) != item.name:
-        raise NotFound(
-            f"no such tool: {item.id!r}: the configuration has hidden it or given it another name: search again",
-            details={"tool": item.id},
-        )
-    for name, each in override.arguments.items():
-        if each.hidden and name in arguments:
-            raise InvalidArguments(
-                f"{name}: the configuration sets this argument, and callers cannot: leave it out",
-                details={"field": name, "problem": "cannot be given", "tool": item.id},
-            )
-    defaults = {name: each.default for name, each in override.arguments.items() if each.has_default}
-    return {**defaults, **arguments} if defaults else arguments
 
 
 def list_arguments(schema: Schema) -> Iterator[str]:

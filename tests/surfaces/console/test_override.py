@@ -44,7 +44,7 @@ async def test_the_owner_renames_a_tool_and_fixes_an_argument(tmp_path: Path, op
         await fixed.get_by_label("Callers neither see nor set it").check()
         await form.get_by_role("button", name="Write to the configuration").click()
         await form.get_by_text("is hidden and has no default").wait_for()
-        await fixed.get_by_label("Value, if the caller gives none").fill("2")
+        await fixed.get_by_label("Value of each call").fill("2")
         assert await find_violations(page) == []
         await form.get_by_role("button", name="Write to the configuration").click()
         await form.get_by_role("link", name="notes__sum").wait_for()

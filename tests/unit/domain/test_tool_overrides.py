@@ -14,9 +14,9 @@ from toolscript.domain.tool_overrides import (
     ToolOverride,
     apply_override,
     attach_override,
-    fill_arguments,
 )
 from toolscript.services.catalogue.tool_overrides import attach_overrides
+from toolscript.services.support.fixed_arguments import fill_arguments
 
 pytestmark = pytest.mark.req("O-03")
 
@@ -101,7 +101,7 @@ def test_a_tool_with_a_name_that_the_configuration_gave_away_is_not_called() -> 
     assert fill_arguments({"create_issue": ToolOverride("create_issue")}, ISSUE, {}) == {}
 
 
-def test_what_does_not_fit_is_said_and_what_would_be_open_is_left_out() -> None:
+def test_what_does_not_fit_is_reported_and_what_would_be_open_is_left_out() -> None:
     listing = ServerListing(
         [ISSUE, Item("git", "new_ticket"), Item("git", "push", input_schema={"properties": {"branch": {}}}),
          Item("git", "free", input_schema={"type": "object"}), Item("git", "hide"),

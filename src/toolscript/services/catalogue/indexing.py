@@ -46,7 +46,7 @@ class SyncReport:
     left_out: int = 0
     """New items of servers that have offered too many."""
     problems: tuple[str, ...] = ()
-    """Items with the id of another item, one sentence each."""
+    """What is left out of them, one sentence each."""
     indexed: int = 0
     removed: int = 0
     embedded: int = 0

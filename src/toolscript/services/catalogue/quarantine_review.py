@@ -106,9 +106,9 @@ class QuarantineReview:
     async def _show(self, pins: Collection[Pin]) -> list[str]:
         """Saves the items as their pins show them; returns the ids of the items concerned."""
         definitions = {pin.catalogue_id: item for pin in pins if (item := pin.shown)}
-        stored = [each.item for each in await self._item_store.get_items([*definitions])]
+        shown_before = [stored.item for stored in await self._item_store.get_items([*definitions])]
         # An id may be that of another tool by now, which the configuration has given the name.
-        active = {item.id for item in stored if _get_origin(item) == _get_origin(definitions[item.id])}
+        active = {item.id for item in shown_before if _get_origin(item) == _get_origin(definitions[item.id])}
         shown = {i: apply_override(item) for i, item in definitions.items() if i in active}
         items = [*shown.values()]
         if not items:

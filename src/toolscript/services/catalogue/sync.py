@@ -213,7 +213,13 @@ class Sync:
         if added or changed:
             self.learning.start_soon()  # a changed text has a new vector, from which its step starts again
         report = replace(done, added=len(added), changed=len(changed), vanished=len(vanished))
-        report = replace(report, left_out=len(items) - len(kept), problems=tuple(problems))
+        left_out = len(items) - len(kept)
+        if left_out:
+            problems.append(
+                f"it has offered more than {MAX_KNOWN_ITEMS} different tools, prompts and resources: "
+                f"{left_out} new ones are left out"
+            )
+        report = replace(report, left_out=left_out, problems=tuple(problems))
         log.info("synced", extra=asdict(report))
         return report
 

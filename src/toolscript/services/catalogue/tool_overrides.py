@@ -17,7 +17,7 @@ def attach_overrides(listing: ServerListing, overrides: Overrides) -> ServerList
     if not overrides:
         return listing
     tools = {item.name: item for item in listing.items if item.type is ItemType.TOOL}
-    names = {each.name: name for name, each in overrides.items() if each.name not in {"", name}}
+    names = {override.name: name for name, override in overrides.items() if override.name not in {"", name}}
     problems = [
         f"tools.{name}: the server has no such tool, or includeTools and excludeTools leave it out"
         f"{suggest(name, tools)}"
@@ -32,7 +32,7 @@ def attach_overrides(listing: ServerListing, overrides: Overrides) -> ServerList
         for argument, problem in _find_unknown_arguments(tools[name], overrides[name]):
             left_out |= {name} if overrides[name].arguments[argument].hidden else set()
             problems.append(f"tools.{name}.arguments.{argument}: {problem}")
-    left_out |= {name for name, each in overrides.items() if each.hidden}
+    left_out |= {name for name, override in overrides.items() if override.hidden}
     items = [
         attach_override(item, overrides.get(item.name)) if item.type is ItemType.TOOL else item
         for item in listing.items

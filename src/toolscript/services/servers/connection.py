@@ -18,7 +18,7 @@ from toolscript.domain.errors import LoginRequired, ToolscriptError, Unavailable
 from toolscript.domain.limits import Limits
 from toolscript.domain.servers import LogSource, ServerSpec, ServerState, ServerStatus
 from toolscript.ports.servers import ToolServer, ToolServers
-from toolscript.services.catalogue.indexing import MAX_KNOWN_ITEMS, SyncReport
+from toolscript.services.catalogue.indexing import SyncReport
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.catalogue.tool_overrides import attach_overrides
 from toolscript.services.servers.activity import ServerActivity
@@ -469,11 +469,6 @@ class ServerConnection:
             counts = Counter(item.type.value for item in listing.items)
             described = (*listing.problems, *report.problems)
             problems = [problem.encode(errors="backslashreplace").decode() for problem in described]
-            if report.left_out:
-                problems.append(
-                    f"it has offered more than {MAX_KNOWN_ITEMS} different tools, prompts and resources: "
-                    f"{report.left_out} new ones are left out"
-                )
             self._contents = {"items": dict(counts), "problems": tuple(problems)}
             self._must_list, self._failure = False, None
             self._enter(Phase.READY)

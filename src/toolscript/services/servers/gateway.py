@@ -38,7 +38,6 @@ from toolscript.domain.servers import (
     ServerStatus,
 )
 from toolscript.domain.spelling import suggest
-from toolscript.domain.tool_overrides import fill_arguments
 from toolscript.ports.servers import ToolServer, ToolServers
 from toolscript.ports.stores import ItemStore, SkillStore
 from toolscript.services.catalogue.sync import ItemCounts, Sync
@@ -46,6 +45,7 @@ from toolscript.services.servers.activity import ServerActivity
 from toolscript.services.servers.connection import RefreshResult, ServerConnection
 from toolscript.services.support.call_admission import CallAdmission
 from toolscript.services.support.concurrency import Progress, finish_when_cancelled
+from toolscript.services.support.fixed_arguments import fill_arguments
 
 # How many servers are started at a time only to be listed. Of starts that calls wait for there is no maximum.
 LISTING_SLOTS = 8
@@ -314,11 +314,9 @@ class Gateway:
     async def call(
         self, item: Item, arguments: Mapping[str, Any], within: float, relay: CallRelay = NO_RELAY
     ) -> CallResult:
-        """Passes a call to the item's server. The server is started or connected again first if need be.
-
-        Raises NotFound for a tool that the configuration excludes, Unavailable when the server cannot be connected or
-        kept failing, RateLimited, UpstreamFailed when it fails or dies, TimedOut.
-        """
+        """Passes a call to the item's server, which is started or connected again first if need be. Raises NotFound for
+        what the configuration excludes, InvalidArguments for an argument that it fixes, Unavailable when the server
+        cannot be connected or kept failing, RateLimited, UpstreamFailed when it fails or dies, TimedOut."""
         connection, is_ok = await self._find_connection(item), False
         arguments = fill_arguments(connection.spec.tools, item, arguments)
         admitted = self._admission.admit(item, connection.spec, self._limits.call)

@@ -23,7 +23,8 @@ def list_configured_secrets(specs: Iterable[ServerSpec]) -> list[str]:
 
 def _list_values(spec: ServerSpec) -> Iterator[str]:
     yield spec.oauth.client_secret
-    yield from (secret for tool in spec.tools.values() for each in tool.arguments.values() for secret in each.secrets)
+    fixed = (argument for tool in spec.tools.values() for argument in tool.arguments.values())
+    yield from (secret for argument in fixed for secret in argument.secrets)
     yield from list_proxy_secrets(spec.env)
     for name, value in [*spec.env.items(), *spec.headers.items()]:
         if is_secret_argument(name):

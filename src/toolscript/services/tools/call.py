@@ -26,7 +26,6 @@ from toolscript.domain.quarantine import require_released
 from toolscript.domain.requests import current_request
 from toolscript.domain.search import SearchReport, no_span
 from toolscript.domain.servers import NO_RELAY, CallRelay, CallResult
-from toolscript.domain.tool_overrides import fill_arguments
 from toolscript.ports.observability import EventSink
 from toolscript.ports.schemas import ArgumentChecker
 from toolscript.ports.stores import ItemStore
@@ -36,6 +35,7 @@ from toolscript.services.catalogue.visibility import Visibility
 from toolscript.services.servers.gateway import Gateway
 from toolscript.services.servers.starting_servers import StartingServers
 from toolscript.services.support.configured_secrets import list_configured_secrets
+from toolscript.services.support.fixed_arguments import fill_arguments
 from toolscript.services.support.search_events import (
     MAX_NAME,
     describe_arguments,

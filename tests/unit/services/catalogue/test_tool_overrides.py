@@ -21,11 +21,12 @@ from toolscript.domain.catalog import Item
 from toolscript.domain.errors import NotFound
 from toolscript.domain.quarantine import Finding
 from toolscript.domain.servers import ServerListing, TrustPolicy
-from toolscript.domain.tool_overrides import ArgumentOverride, ToolOverride, fill_arguments
+from toolscript.domain.tool_overrides import ArgumentOverride, ToolOverride
 from toolscript.services.catalogue.item_points import TOOLS, tools_collection
 from toolscript.services.catalogue.quarantine_review import QuarantineReview
 from toolscript.services.catalogue.sync import Sync
 from toolscript.services.catalogue.tool_overrides import attach_overrides
+from toolscript.services.support.fixed_arguments import fill_arguments
 from toolscript.services.trust.screening import Screening
 
 pytestmark = pytest.mark.req("O-03", "G-15")

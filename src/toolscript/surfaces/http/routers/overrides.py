@@ -75,30 +75,30 @@ async def put_override(tool_id: ToolId, served: Served, body: OverrideRequest) -
     return JsonResponse(build_override_response(tool.server, tool.name, written, tool.arguments))
 
 
-class _Tool(NamedTuple):
+class _ChosenTool(NamedTuple):
     server: str
     name: str
     """As its server names it."""
     arguments: list[str]
 
 
-async def _find_tool(app: App, tool_id: str) -> _Tool:
+async def _find_tool(app: App, tool_id: str) -> _ChosenTool:
     """Raises NotFound, also for a tool that the caller may not see."""
     server, _, name = tool_id.partition("__")
     spec = app.gateway.find_spec(server)
     override = spec.tools.get(name) if spec else None
     if override and override.hidden:
-        return _Tool(server, name, [*override.arguments])
+        return _ChosenTool(server, name, [*override.arguments])
     item = await app.call_tool.describe(tool_id)
     if item.type is not ItemType.TOOL:
         raise NotFound(f"{tool_id} is not a tool: only tools have overrides", details={"tool": tool_id})
     known = spec.tools.get(item.listed_name) if spec else None
     hidden = [argument for argument, each in known.arguments.items() if each.hidden] if known else []
     shown = list_arguments(item.input_schema or {})
-    return _Tool(item.server, item.listed_name, [*dict.fromkeys((*shown, *hidden))])
+    return _ChosenTool(item.server, item.listed_name, [*dict.fromkeys((*shown, *hidden))])
 
 
-async def _check(app: App, tool: _Tool, override: Mapping[str, Any]) -> None:
+async def _check(app: App, tool: _ChosenTool, override: Mapping[str, Any]) -> None:
     """Raises Invalid for what the configuration may have, and the catalogue contradicts."""
     arguments = override.get("arguments")
     for name in arguments if isinstance(arguments, Mapping) and tool.arguments else ():

@@ -49,7 +49,7 @@ function Argument({ name, own, value, onChange }) {
     onChange({ ...value, default: event.target.value === "" ? undefined : isText ? event.target.value : readValue(event.target.value) });
   };
   return html`<fieldset class="field"><legend class="mono"><bdi>${visible(name).slice(0, 120)}</bdi></legend>
-    <label class="field"><span>Value, if the caller gives none</span><input type="text" spellcheck="false" value=${text} placeholder=${isText ? "" : "text or JSON"} onInput=${write} /></label>
+    <label class="field"><span>${value.hidden ? "Value of each call" : "Value, if the caller gives none"}</span><input type="text" spellcheck="false" value=${text} placeholder=${isText ? "" : "text or JSON"} onInput=${write} /></label>
     <label class="field flag"><input type="checkbox" checked=${value.hidden === true} onChange=${(event) => onChange({ ...value, hidden: event.target.checked })} /><span>Callers neither see nor set it</span></label>
     ${!value.hidden && html`<label class="field"><span>Description</span><input type="text" value=${value.description ?? ""} onInput=${(event) => onChange({ ...value, description: event.target.value })} /></label>`}
   </fieldset>`;
