@@ -25,8 +25,9 @@ Resolve = Callable[[JsoncNode], str | None]
 
 
 def read_tool_overrides(node: JsoncNode | None, report: Report, resolve: Resolve) -> Overrides:
-    """The overrides by the server's names of its tools. Problems are reported. A list is a key of other clients."""
-    if node is None or isinstance(node.value, list):
+    """The overrides by the server's names of its tools. Problems are reported. A list or a text is a key of
+    other clients."""
+    if node is None or isinstance(node.value, list | str):
         return {}
     if not isinstance(node.value, dict):
         report(node, RULE)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import fields
 from difflib import unified_diff
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Annotated, Any, TypedDict
 
 from toolscript.domain.agent_skills import get_body
 from toolscript.domain.catalog import Item, ItemType
@@ -53,12 +53,10 @@ class QuarantineDetailResponse(QuarantinedResponse):
 
     digest: str
     changes: list[FieldChangeResponse]
-    override: NotRequired[
-        Annotated[
-            dict[str, Any],
-            "What the configuration changes of the tool, whatever its server offers: `tool` is the server's name for "
-            "it. Values of hidden arguments are not shown.",
-        ]
+    override: Annotated[
+        dict[str, Any] | None,
+        "What the configuration changes of the tool, whatever its server offers: `tool` is the server's name for it. "
+        "Values of hidden arguments are not shown.",
     ]
 
 
@@ -75,11 +73,13 @@ def build_quarantine_response(pins: Sequence[Pin]) -> QuarantineListResponse:
 
 def build_quarantined_response(pin: Pin) -> QuarantineDetailResponse:
     """Builds the response of `GET /api/v1/quarantine/{id}`: also the difference, field by field."""
-    digest = pin.offered.digest if pin.offered else ""
-    response: QuarantineDetailResponse = {**_build_entry(pin), "digest": digest, "changes": _build_changes(pin)}
-    if pin.offered and (override := find_override(pin.offered)) is not None:
-        response["override"] = {"tool": pin.offered.name, **override}
-    return response
+    override = find_override(pin.offered) if pin.offered else None
+    return {
+        **_build_entry(pin),
+        "digest": pin.offered.digest if pin.offered else "",
+        "changes": _build_changes(pin),
+        "override": {"tool": pin.offered.name, **override} if pin.offered and override is not None else None,
+    }
 
 
 def _build_entry(pin: Pin) -> QuarantinedResponse:

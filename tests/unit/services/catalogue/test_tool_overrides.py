@@ -50,10 +50,14 @@ class Catalogue:
     problems: tuple[str, ...] = ()
 
     async def list(
-        self, *items: Item, policy: TrustPolicy = TrustPolicy.CHANGED, **overrides: ToolOverride
+        self,
+        *items: Item,
+        policy: TrustPolicy = TrustPolicy.CHANGED,
+        overrides: Mapping[str, ToolOverride] | None = None,
+        **named: ToolOverride,
     ) -> dict[str, Item]:
         """What the catalogue shows after a listing of these."""
-        listing = attach_overrides(ServerListing(items), overrides)
+        listing = attach_overrides(ServerListing(items), {**(overrides or {}), **named})
         self.problems = (await self.sync.run(listing.items, servers=["git"], policy=policy)).problems
         return await self.show()
 
@@ -143,7 +147,7 @@ async def test_an_id_of_one_tool_is_never_that_of_another(catalogue: Catalogue) 
     push = Item("git", "push", "Pushes.")
     await catalogue.list(ISSUE, push, create_issue=TICKET)
     moved = {"create_issue": ToolOverride("ticket"), "push": ToolOverride("new_ticket")}
-    assert {*await catalogue.list(ISSUE, push, **moved)} == {"git__ticket"}
+    assert {*await catalogue.list(ISSUE, push, overrides=moved)} == {"git__ticket"}
     assert catalogue.problems == (
         "its tool 'push' is left out: git__new_ticket was its tool 'create_issue' before, and what is stored for it "
         "and who calls it may mean that one: give it another name (`tools` in the server's entry)",
@@ -215,7 +219,7 @@ def test_no_sequence_of_overrides_makes_a_call_reach_another_tool(steps: list[St
             for overrides, offered, decision in steps:
                 await check(catalogue, overrides)  # a call may come before the servers are listed again
                 items = [Item("git", name, f"Text {name} {version}.") for name, version in offered.items()]
-                await catalogue.list(*items, **overrides)
+                await catalogue.list(*items, overrides=overrides)
                 await check(catalogue, overrides)
                 waiting = await catalogue.review.list_waiting()
                 if decision is not None and decision < len(waiting):
