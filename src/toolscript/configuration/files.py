@@ -282,8 +282,7 @@ class _ServerEntry:
         transport = self._read_transport(type_node) if type_node else self._infer_transport(url_node, misspelt)
         if transport is None:
             return None
-        source = self.source
-        limit, tool_limits = read_limits(self._get("limits"), source.report)
+        source, (limit, tool_limits) = self.source, read_limits(self._get("limits"), self.source.report)
         spec = ServerSpec(
             self.name,
             transport,
