@@ -143,5 +143,6 @@ def _require_digest(pins: Sequence[Pin], digest: str | None) -> None:
     for pin in pins:
         if digest is not None and pin.offered and pin.offered.digest != digest:
             raise Conflict(
-                f"{pin.item_id} has another definition by now: look at it again", details={"digest": pin.offered.digest}
+                f"{pin.catalogue_id} has another definition by now: look at it again",
+                details={"digest": pin.offered.digest},
             )

@@ -85,6 +85,8 @@ async def catalogue() -> AsyncIterator[Catalogue]:
 @pytest.mark.parametrize("policy", TrustPolicy)
 async def test_a_changed_override_needs_no_approval(catalogue: Catalogue, policy: TrustPolicy) -> None:
     await catalogue.list(ISSUE, policy=policy)
+    for pin in await catalogue.review.list_waiting():  # the first definition, by one of the policies
+        await catalogue.review.approve([pin.catalogue_id])
     for override in (ToolOverride(description="Opens it."), TICKET, ToolOverride("ticket"), ToolOverride()):
         (shown,) = (await catalogue.list(ISSUE, policy=policy, create_issue=override)).values()
         assert (shown.id, shown.quarantine) == (f"git__{override.name or 'create_issue'}", "")
