@@ -56,7 +56,7 @@ async def rank(
     first = among = 0
     missed = []
     for each in requests:
-        found = await app.tool_search.search(
+        found = await app.tools.search.search(
             str(each["query"]), limit=DEPTH, threshold=0.0, item_type=item_type, recorded=False
         )
         names = [hit.name for hit in found.hits]
@@ -79,11 +79,11 @@ async def measure(folder: Path) -> None:
     for name, items in (("names and descriptions", without), ("and texts", listing.items)):
         with tempfile.TemporaryDirectory() as data:
             async with open_app(replace(load_settings(data_dir=Path(data)), quarantine="open")) as app:
-                await app.sync.run(list(items), servers={items[0].server})
+                await app.catalogue.sync.run(list(items), servers={items[0].server})
                 hit, recall, missed = await rank(app, requests, ItemType.AGENT_SKILL)
                 print(f"| {name} | no | {hit:.3f} | {recall:.3f} |", flush=True)
                 tools: list[Item] = load_demo_items()
-                await app.sync.run(tools, servers={tool.server for tool in tools})
+                await app.catalogue.sync.run(tools, servers={tool.server for tool in tools})
                 hit, recall, _ = await rank(app, requests, None)
                 print(f"| {name} | {len(tools)} | {hit:.3f} | {recall:.3f} |", flush=True)
     for line in missed:

@@ -35,7 +35,7 @@ NAMES = ("hit@1", "r@5", "ndcg@10")
 async def open_catalogue(items: Sequence[Item]) -> AsyncIterator[App]:
     with tempfile.TemporaryDirectory(prefix="toolscript-feedback-") as folder:
         async with open_app(load_settings(data_dir=folder, index="memory:", store="sqlite://")) as app:
-            await app.sync.run(items)
+            await app.catalogue.sync.run(items)
             yield app
 
 
@@ -44,18 +44,18 @@ async def send_traffic(app: App, data: ToolSet, queries: Sequence[JudgedQuery]) 
     out some."""
     for number, judged in enumerate(queries):
         caller = Caller(key=f"caller {number}")
-        found = await app.tool_search.search(judged.text[:MAX_CHARACTERS], limit=HITS)
-        app.feedback.note_search(caller, found.query, [hit.id for hit in found.hits])
+        found = await app.tools.search.search(judged.text[:MAX_CHARACTERS], limit=HITS)
+        app.tools.feedback.note_search(caller, found.query, [hit.id for hit in found.hits])
         for set_id in judged.grades:
-            app.feedback.note_call(caller, data.items[set_id].id)
-        await app.feedback.close()  # waits for what is being written
+            app.tools.feedback.note_call(caller, data.items[set_id].id)
+        await app.tools.feedback.close()  # waits for what is being written
 
 
 async def measure(app: App, data: ToolSet, queries: Sequence[JudgedQuery]) -> list[Scores]:
     set_ids = {item.id: set_id for set_id, item in data.items.items()}
     scores = []
     for judged in queries:
-        found = await app.tool_search.search(judged.text[:MAX_CHARACTERS], limit=DEPTH, threshold=0)
+        found = await app.tools.search.search(judged.text[:MAX_CHARACTERS], limit=DEPTH, threshold=0)
         scores.append(score_by_group(judged, [set_ids.get(hit.id, hit.id) for hit in found.hits]))
     return scores
 
@@ -73,7 +73,7 @@ def print_row(name: str, before: list[Scores], after: list[Scores]) -> None:
 
 
 async def report_steps(app: App) -> None:
-    tools = await app.feedback.list()
+    tools = await app.tools.feedback.list()
     states = [each.step.refusal if each.step else "waiting" for each in tools]
     moved = [each.step.cosine for each in tools if each.step and not each.step.refusal]
     print(
@@ -89,7 +89,7 @@ async def measure_halves(sets: Sequence[ToolSet]) -> None:
         async with open_catalogue(list(data.items.values())) as app:
             before = await measure(app, data, rest)
             await send_traffic(app, data, traffic)
-            await app.feedback.apply()
+            await app.tools.feedback.apply()
             print_row(data.name, before, await measure(app, data, rest))
             await report_steps(app)
 
@@ -101,7 +101,7 @@ async def measure_untouched(traffic: Sequence[ToolSet], untouched: Sequence[Tool
         before = [await measure(app, data, data.queries) for data in untouched]
         for data in traffic:
             await send_traffic(app, data, split(data)[0])
-        await app.feedback.apply()
+        await app.tools.feedback.apply()
         await report_steps(app)
         for data, old in zip(untouched, before, strict=True):
             print_row(data.name, old, await measure(app, data, data.queries))

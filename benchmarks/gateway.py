@@ -298,8 +298,8 @@ async def run_large_results(quick: bool) -> list[Table]:
     with TemporaryDirectory() as folder:
         settings = load_settings(variables={}, data_dir=Path(folder), search_model=PACKAGED)
         async with open_app(settings) as app:
-            await app.gateway.apply(_configure_servers(Path(folder)))
-            await app.gateway.settle(60)
+            await app.servers.gateway.apply(_configure_servers(Path(folder)))
+            await app.servers.gateway.settle(60)
             cuts = [await _cut_answer(app, name, *about) for name, about in LARGE_ANSWERS.items()]
             size = 500_000 if quick else 5_000_000
             times = [await _time_result(app, kind, text) for kind, text in _make_large(size).items()]
@@ -325,14 +325,14 @@ async def _cut_answer(
     app: App, name: str, tool: str, arguments: dict[str, Any], query: str, expected: str
 ) -> tuple[str, ...]:
     given = {key: str(ROOT / value) if key.endswith("path") else value for key, value in arguments.items()}
-    result = (await app.call_tool.call(tool, given, relay=CallRelay(user=""))).raw
+    result = (await app.tools.call.call(tool, given, relay=CallRelay(user=""))).raw
     whole, _, _ = split_result(result)
-    cut = await app.large_results.cut(result, "")
+    cut = await app.texts.large_results.cut(result, "")
     got = estimate_tokens(sum(len(block.get("text", "").encode()) for block in cut["content"]))
     row = (name, f"`{tool}`", f"{estimate_tokens(len(whole.text.encode())):,}", f"{got:,}")
     if META_KEY not in cut.get("_meta", {}):
         return (*row, "", "not cut")
-    hits = await app.large_results.search(cut["_meta"][META_KEY]["handle"], "", query)
+    hits = await app.texts.large_results.search(cut["_meta"][META_KEY]["handle"], "", query)
     more = estimate_tokens(sum(len(hit.text.encode()) for hit in hits))
     return (*row, f"{got + more:,}", "yes" if any(expected in f"{hit.path} {hit.text}" for hit in hits) else "no")
 
@@ -348,14 +348,14 @@ async def _time_result(app: App, kind: str, text: str) -> tuple[str, ...]:
 
     async def cut(_: int) -> None:
         nonlocal handle
-        result = await app.large_results.cut({"content": [{"type": "text", "text": text}]}, "")
+        result = await app.texts.large_results.cut({"content": [{"type": "text", "text": text}]}, "")
         handle = result["_meta"][META_KEY]["handle"]
 
     async def read(page: int) -> None:
-        await app.large_results.read_page(handle, "", page=page)
+        await app.texts.large_results.read_page(handle, "", page=page)
 
     async def search(number: int) -> None:
-        await app.large_results.search(handle, "", QUERIES[number - 1])
+        await app.texts.large_results.search(handle, "", QUERIES[number - 1])
 
     return (kind, f"{len(text) / 1e6:.1f} MB", *[await _time_step(step) for step in (cut, read, search)])
 

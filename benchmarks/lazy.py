@@ -82,8 +82,8 @@ async def _prepare(place: Path, servers: int) -> int:
     specs = load_configuration(place / FILE_NAME, home=place, folder=place, environment={}).servers
     data = place / ".toolscript"
     async with open_app(load_settings(variables={}, data_dir=data, search_model=PACKAGED)) as app:
-        await app.sync.configure([spec.name for spec in specs])
-        await app.sync.run(items)
+        await app.catalogue.sync.configure([spec.name for spec in specs])
+        await app.catalogue.sync.run(items)
     record = {"config": None, "folder": str(place), "servers": compute_digests(specs)}
     (data / RECORD).write_text(json.dumps(record), encoding="utf-8")
     return len(items)

@@ -173,10 +173,10 @@ async def _ask(search: Search, query: AnyQuery) -> JudgedSearch:
 async def _open_set(app: App, data: AnySet, search_type: SearchType) -> Search:
     if isinstance(data, BookSet):
         for book in data.books:
-            await ingest_book(app.ingest_knowledge, book)
+            await ingest_book(app.texts.ingest_knowledge, book)
         return lambda query: _search_books(app, query)
     documents = data.documents if isinstance(data, DocumentSet) else _describe_tools(data)
-    await app.ingest_documents.put(data.name, [d for d in documents if d.text.strip()])
+    await app.texts.ingest_documents.put(data.name, [d for d in documents if d.text.strip()])
     return lambda query: _search_documents(app, data.name, query, search_type)
 
 
@@ -186,7 +186,7 @@ def _describe_tools(data: ToolSet) -> list[Document]:
 
 async def _search_documents(app: App, tenant: str, query: AnyQuery, search_type: SearchType) -> JudgedSearch:
     ask = DocumentQuery(_get_text(query), top_k=DEPTH, search_type=search_type, include_snippets=False)
-    hits = (await app.document_search.search(Principal(tenant), ask)).hits
+    hits = (await app.texts.document_search.search(Principal(tenant), ask)).hits
     grades = query.grades if isinstance(query, JudgedQuery) else {}
     return JudgedSearch(
         tuple(hit.relevance or 0.0 for hit in hits), tuple(grades.get(hit.doc_id, 0) > 0 for hit in hits)
@@ -194,7 +194,7 @@ async def _search_documents(app: App, tenant: str, query: AnyQuery, search_type:
 
 
 async def _search_books(app: App, query: AnyQuery) -> JudgedSearch:
-    hits = (await app.knowledge_search.search(KnowledgeQuery(_get_text(query), limit=DEPTH))).hits
+    hits = (await app.texts.knowledge_search.search(KnowledgeQuery(_get_text(query), limit=DEPTH))).hits
     places = query.places if isinstance(query, Question) else ()
     return JudgedSearch(
         tuple(hit.relevance or 0.0 for hit in hits),

@@ -52,23 +52,23 @@ async def _in_process(items: list[Item], count: int) -> list[Row]:
     with TemporaryDirectory() as folder:
         settings = load_settings(variables={}, data_dir=folder, search_model=PACKAGED, search_device="cpu")
         async with open_app(settings) as app:
-            await app.sync.run(items)
+            await app.catalogue.sync.run(items)
             visible = tuple(item.id for item in items[:: max(1, len(items) // FEW)][:FEW])
-            app.profiles.replace([Profile("few", allow=ItemRules(tools=visible))])
+            app.access.profiles.replace([Profile("few", allow=ItemRules(tools=visible))])
             return await _searches(app, f"{len(items):,} tools", count)
 
 
 async def _searches(app: App, size: str, count: int) -> list[Row]:
     alone = OnnxEmbedder(find_packaged_model(), device="cpu")
     for query in make_queries(REPEATED, seed=5):
-        await app.tool_search.search(query)
+        await app.tools.search.search(query)
         await alone.embed_query(query)
     queries = make_queries(count, seed=6)
-    new, embedding = await side_by_side(queries, app.tool_search.search, alone.embed_query)
+    new, embedding = await side_by_side(queries, app.tools.search.search, alone.embed_query)
     await alone.close()
     again = queries[:REPEATED] * (count // REPEATED)
-    repeated = Sample([await measure_seconds(app.tool_search.search, query) for query in again])
-    few, everything = await side_by_side(again, partial(_search_few, app), app.tool_search.search)
+    repeated = Sample([await measure_seconds(app.tools.search.search, query) for query in again])
+    few, everything = await side_by_side(again, partial(_search_few, app), app.tools.search.search)
     return [
         Row("New queries", size, new, "embedding alone", embedding),
         Row("Repeated queries", size, repeated, "new queries", new),
@@ -78,7 +78,7 @@ async def _searches(app: App, size: str, count: int) -> list[Row]:
 
 async def _search_few(app: App, query: str) -> None:
     with use_request(RequestContext(profile="few")):
-        await app.tool_search.search(query)
+        await app.tools.search.search(query)
 
 
 async def _commands(times: int) -> list[Row]:

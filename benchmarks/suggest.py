@@ -45,7 +45,7 @@ async def measure(folders: list[Path]) -> None:
         ]
         with tempfile.TemporaryDirectory() as folder:
             async with open_app(load_settings(data_dir=Path(folder))) as app:
-                await app.sync.run(list(data.items.values()))
+                await app.catalogue.sync.run(list(data.items.values()))
 
                 served = [(await find(app, ids, text), right) for text, right in own]
                 unserved = [await find(app, ids, text) for text in others]
@@ -80,7 +80,7 @@ def time_processes(data: Path) -> None:
 async def find(app: App, ids: Mapping[str, str], text: str) -> list[tuple[float, set[str]]]:
     """The confidences of the first tools, each with the ids that the set has for the tool and its copies."""
     query = text[:MAX_PROMPT_CHARACTERS]
-    found = await app.tool_search.search(query, limit=MAX_TOOLS, threshold=min(THRESHOLDS), recorded=False)
+    found = await app.tools.search.search(query, limit=MAX_TOOLS, threshold=min(THRESHOLDS), recorded=False)
     return [(hit.confidence, {ids[each] for each in hit.ids}) for hit in found.hits]
 
 

@@ -106,7 +106,7 @@ async def _judge(catalogues: Iterable[Catalogue], model: str | None) -> dict[str
         changed: dict[str, Any] = {"search_model": model} if model else {}
         async with open_app(load_settings(data_dir=Path(folder), **changed)) as app:
             for catalogue in catalogues:
-                await app.sync.run(list(catalogue.items.values()))
+                await app.catalogue.sync.run(list(catalogue.items.values()))
                 for text, ids in catalogue.requests:
                     relevant = {catalogue.items[i].id for i in ids}
                     for curve, blend in (("hybrid", Blend.HYBRID), ("words", Blend.KEYWORD)):
@@ -118,15 +118,15 @@ async def _judge(catalogues: Iterable[Catalogue], model: str | None) -> dict[str
 
 async def _judge_one(app: App, catalogue: Catalogue, text: str, relevant: set[str], blend: Blend) -> Judged | None:
     """None for a request that names a tool, or has no words: curves do not decide these."""
-    facts = await app.snapshots.current().facts()
+    facts = await app.catalogue.snapshots.current().facts()
     report, deadline = SearchReport(), Deadline(SECONDS, "tools")
     try:
-        prepared = await app.tool_ranking.prepare(text, facts, report, deadline, RULES, blend)
+        prepared = await app.tools.ranking.prepare(text, facts, report, deadline, RULES, blend)
     except Invalid:
         return None
     if facts.names.match(text).exact:
         return None
-    ranked = await app.tool_ranking.rank(text, prepared, facts, report, View(), blend=blend)
+    ranked = await app.tools.ranking.rank(text, prepared, facts, report, View(), blend=blend)
     first = ranked.best[0][0] if ranked.best else ""
     is_noise = text in catalogue.noise
     return Judged(catalogue.name, catalogue.group, ranked.signals, bool(relevant), first in relevant, is_noise)

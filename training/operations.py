@@ -43,7 +43,7 @@ async def _measure(
         async with open_app(load_settings(data_dir=Path(folder), **changed)) as app:
             for names, rows in by_catalogue.items():
                 items = [item for n in names for item in _find_tools(n, servers, known)]
-                await app.sync.run(items)
+                await app.catalogue.sync.run(items)
                 for row in rows:
                     counts.update(await _judge(app, row, {f"{i.server}__{i.name}": i.id for i in items}))
     served, refused = counts["served"], counts["refused"]
@@ -57,7 +57,7 @@ def _find_tools(server: str, servers: Path, known: Mapping[str, Sequence[Item]])
 
 
 async def _judge(app: App, row: Request, ids: Mapping[str, str]) -> list[str]:
-    results = await app.tool_search.search(row["query"], recorded=False)
+    results = await app.tools.search.search(row["query"], recorded=False)
     found = [hit.id for hit in results.hits]
     right, near = ({ids[key] for key in row[kind]} for kind in ("relevant", "near_miss"))
     is_near_first = bool(found) and found[0] in near

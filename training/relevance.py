@@ -109,9 +109,9 @@ async def _judge(sets: Sequence[DocumentSet], never: Sequence[str], work: Path |
     found: dict[str, list[JudgedHit]] = {name: [] for name in WAYS}
     with open_folder(work) as folder:
         async with open_app(load_settings(data_dir=folder)) as app:
-            ranker = DocumentRanker(Retriever(app.text_model.embedder, app.index), app.index, app.documents)
+            ranker = DocumentRanker(Retriever(app.text_model.embedder, app.index), app.index, app.stores.documents)
             for data in sets:
-                await app.ingest_documents.put(data.name, [d for d in data.documents if d.text.strip()])
+                await app.texts.ingest_documents.put(data.name, [d for d in data.documents if d.text.strip()])
                 others = [query.text for other in sets if other is not data for query in other.queries[::2]]
                 queries = [(query.text, query.grades) for query in data.queries[::2]]
                 queries += [(text, {}) for text in [*others, *never]]

@@ -56,8 +56,8 @@ async def run(quick: bool) -> list[Table]:
             variables={}, data_dir=Path(folder), search_model=PACKAGED, code=",".join(PROGRAMS), audit="false"
         )
         async with open_app(settings) as app:
-            await app.gateway.apply([make_scripted_server("box", tools=["echo", "slow"])])
-            await app.gateway.settle(60)
+            await app.servers.gateway.apply([make_scripted_server("box", tools=["echo", "slow"])])
+            await app.servers.gateway.settle(60)
             rows = [
                 await _time(app, language, kind, 5 if quick else 20, is_new=is_new)
                 for language in app.code.languages
@@ -78,7 +78,7 @@ async def _time(app: App, language: Language, kind: str, count: int, *, is_new: 
             raise SystemExit(f"{kind} in {language}: {report.outcome.message}")
 
     async def call_tool(_: int) -> Any:
-        return await app.call_tool.call(tool, arguments, relay=relay)
+        return await app.tools.call.call(tool, arguments, relay=relay)
 
     mine, alone = [], []
     for number in range(-WARM_UPS, count):

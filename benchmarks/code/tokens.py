@@ -62,8 +62,8 @@ async def run(quick: bool) -> list[Table]:
         specs = _configure(place)
         settings = load_settings(variables={}, data_dir=place / "data", search_model=PACKAGED, code="python")
         async with open_app(settings) as app:
-            await app.gateway.apply(specs)
-            await app.gateway.settle(120)
+            await app.servers.gateway.apply(specs)
+            await app.servers.gateway.settle(120)
             agent = Agent(app, count, str((place / "repository").resolve()))
             return [await _build_table(agent, TASKS[:3] if quick else TASKS)]
 
@@ -108,7 +108,7 @@ class Agent:
 
     async def measure_definitions(self) -> tuple[int, int, int, int]:
         """The number of tools, and the tokens of the definitions that an agent has before it begins, in each way."""
-        items = [i for i in await self._app.list_tools.matching(None) if i.type is ItemType.TOOL]
+        items = [i for i in await self._app.tools.listing.matching(None) if i.type is ItemType.TOOL]
         schemas = [{"name": i.id, "description": i.description, "inputSchema": i.input_schema} for i in items]
         with_code = (await list_tools(self._app))["tools"]
         code = self._count_json(with_code)
@@ -124,7 +124,7 @@ class Agent:
         for tool, arguments in task.steps:
             given = self._fill(arguments)
             began = time.perf_counter()
-            result = await self._app.call_tool.call(tool, given, relay=CallRelay(user=""))
+            result = await self._app.tools.call.call(tool, given, relay=CallRelay(user=""))
             usage.seconds += time.perf_counter() - began
             self._add(usage, {"name": tool, "arguments": given}, result.raw)
         return usage

@@ -112,7 +112,7 @@ class Chaos:
 
 
 async def connect(app: App) -> tuple[Gateway, CallTool]:
-    gateway = Gateway(McpServers(), app.sync, TIMEOUTS)
+    gateway = Gateway(McpServers(), app.catalogue.sync, TIMEOUTS)
     await gateway.apply([make_server(number) for number in range(SERVERS)])
     await gateway.settle(60)
     assert {status.reason for status in gateway.statuses} == {None}

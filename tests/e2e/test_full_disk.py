@@ -67,8 +67,8 @@ async def use_disk(folder: Path) -> None:
     settings = load_settings(data_dir=folder / "data", search_model="hashed-64")
     seen: dict[str, Any] = {}
     async with open_app(settings) as app:
-        await app.sync.run([Item("git", "log", "Shows commits.")])
-        headers = {"Authorization": f"Bearer {local_token(app.local_key, 'acme')}"}
+        await app.catalogue.sync.run([Item("git", "log", "Shows commits.")])
+        headers = {"Authorization": f"Bearer {local_token(app.access.local_key, 'acme')}"}
         async with serve(app) as url, httpx.AsyncClient(base_url=url, headers=headers, timeout=60) as client:
             seen["before"] = await observe(app, client, "first")
             fill_disk(folder / "ballast", LITTLE_SPACE)
@@ -81,9 +81,9 @@ async def use_disk(folder: Path) -> None:
     seen["closed on a full disk"] = True
     (folder / "ballast").unlink()
     async with open_app(settings) as app:
-        seen["kept"] = [d.id for d in await app.documents.list_documents("acme", limit=10)]
+        seen["kept"] = [d.id for d in await app.stores.documents.list_documents("acme", limit=10)]
         seen["indexed"] = await app.index.count(DOCUMENTS)
-        seen["repaired"] = await app.ingest_documents.repair()
+        seen["repaired"] = await app.texts.ingest_documents.repair()
     sys.stdout.write(json.dumps(seen))
 
 

@@ -76,13 +76,13 @@ async def write_documents(settings: Settings, version: int, acknowledge: Callabl
         acknowledge(version)
         while True:
             version += 1
-            await app.ingest_documents.put("acme", [make_document(n, version) for n in range(DOCUMENT_COUNT)])
+            await app.texts.ingest_documents.put("acme", [make_document(n, version) for n in range(DOCUMENT_COUNT)])
             acknowledge(version)
 
 
 async def check_documents(settings: Settings, acknowledged: int) -> None:
     async with open_app(settings) as app:
-        stored = await app.documents.get_documents("acme")
+        stored = await app.stores.documents.get_documents("acme")
         for document in stored:
             assert document == make_document(int(document.id[1:]), document.metadata["version"])
         versions = [document.metadata["version"] for document in stored]
@@ -92,9 +92,9 @@ async def check_documents(settings: Settings, acknowledged: int) -> None:
 
 async def repair_documents(app: App) -> None:
     """Does what a gateway does when it starts, long after the writer was killed."""
-    store = cast("SqlDocuments", app.documents)
+    store = cast("SqlDocuments", app.stores.documents)
     store._clock = lambda: time.time() + 2 * ABANDONED_AFTER_SECONDS
-    await app.ingest_documents.repair()
+    await app.texts.ingest_documents.repair()
     assert app.model.embedder
     await Ingest(store, app.index, app.model.embedder).assert_whole()
 
@@ -105,7 +105,7 @@ async def repair_documents(app: App) -> None:
 def build_ingest(app: App) -> IngestKnowledge:
     """Reads files in this process: workers would take most of the time."""
     return IngestKnowledge(
-        app.knowledge_store, app.index, app.model.embedder, FileBooks(max_in_process_bytes=10**6), None
+        app.stores.knowledge_writer, app.index, app.model.embedder, FileBooks(max_in_process_bytes=10**6), None
     )
 
 
@@ -133,20 +133,20 @@ async def write_knowledge(settings: Settings, version: int, acknowledge: Callabl
 
 async def check_knowledge(settings: Settings, acknowledged: int) -> None:
     async with open_app(settings) as app:
-        sources = await app.knowledge.list_sources()
+        sources = await app.stores.knowledge.list_sources()
         assert not acknowledged or len(sources) == BOOK_COUNT
         ingest = build_ingest(app)
         for source in sources:
-            chunks, _ = await app.knowledge.get_contents(source.id)
+            chunks, _ = await app.stores.knowledge.get_contents(source.id)
             versions = {int(v) for chunk in chunks for v in re.findall(r"This is version (\d+)", chunk.content)}
             assert not acknowledged or (versions and min(versions) >= acknowledged), (versions, acknowledged)
             assert source.path
             await ingest.ingest(Path(source.path))  # running it again completes it
-            chunks, _ = await app.knowledge.get_contents(source.id)
+            chunks, _ = await app.stores.knowledge.get_contents(source.id)
             versions = {int(v) for chunk in chunks for v in re.findall(r"This is version (\d+)", chunk.content)}
             assert len(versions) == 1
         if sources:
-            found = await app.knowledge_search.search(KnowledgeQuery("this is version of a book", limit=20))
+            found = await app.texts.knowledge_search.search(KnowledgeQuery("this is version of a book", limit=20))
             places = {place.source_id for hit in found.hits for place in (hit, *hit.copies)}
             assert places == {source.id for source in sources}
             assert not found.report.degraded
@@ -164,22 +164,24 @@ async def write_catalogue(settings: Settings, version: int, acknowledge: Callabl
         acknowledge(version)
         while True:
             version += 1
-            await app.sync.run(make_items(version))
+            await app.catalogue.sync.run(make_items(version))
             acknowledge(version)
 
 
 async def check_catalogue(settings: Settings, acknowledged: int) -> None:
     async with open_app(settings) as app:
-        stored = [each.item for each in await app.item_store.get_items()]
+        stored = [each.item for each in await app.stores.items.get_items()]
         versions = [int(item.description.rpartition("version ")[2].rstrip(".")) for item in stored]
         assert not acknowledged or (versions and min(versions) >= acknowledged), (versions, acknowledged)
-        await app.sync.configure(["git"])  # as a gateway does when it starts
+        await app.catalogue.sync.configure(["git"])  # as a gateway does when it starts
         assert await app.index.count(TOOLS) == len(stored)
         last = max(versions, default=0) + 1
-        await app.sync.run(make_items(last))
-        assert [each.item for each in await app.item_store.get_items()] == sorted(make_items(last), key=lambda i: i.id)
+        await app.catalogue.sync.run(make_items(last))
+        assert [each.item for each in await app.stores.items.get_items()] == sorted(
+            make_items(last), key=lambda i: i.id
+        )
         assert await app.index.count(TOOLS) == len(make_items(last))
-        assert (await app.tool_search.search("tool-7")).hits[0].id == "git__tool-7"
+        assert (await app.tools.search.search("tool-7")).hits[0].id == "git__tool-7"
 
 
 # --- rebuild ---
@@ -187,8 +189,8 @@ async def check_catalogue(settings: Settings, acknowledged: int) -> None:
 
 async def fill_everything(settings: Settings) -> None:
     async with open_app(settings) as app:
-        await app.sync.run(make_items(1))
-        await app.ingest_documents.put("acme", [make_document(n, 1) for n in range(DOCUMENT_COUNT)])
+        await app.catalogue.sync.run(make_items(1))
+        await app.texts.ingest_documents.put("acme", [make_document(n, 1) for n in range(DOCUMENT_COUNT)])
         book = settings.data.parent / "book.md"
         write_book(book, 1)
         await build_ingest(app).ingest(book)
@@ -197,8 +199,8 @@ async def fill_everything(settings: Settings) -> None:
 async def rebuild(settings: Settings) -> None:
     """What `toolscript index rebuild` does."""
     async with open_app(settings, fresh_index=True) as app:
-        await app.sync.index_catalogue()
-        await app.ingest_documents.index_all()
+        await app.catalogue.sync.index_catalogue()
+        await app.texts.ingest_documents.index_all()
         await build_ingest(app).index_all()
 
 
@@ -212,15 +214,15 @@ async def write_index(settings: Settings, version: int, acknowledge: Callable[[i
 
 async def check_index(settings: Settings, _: int) -> None:
     async with open_app(settings) as app:
-        assert len(await app.item_store.get_items()) == len(make_items(1))
-        assert len(await app.documents.get_documents("acme")) == DOCUMENT_COUNT
-        assert len(await app.knowledge.list_sources()) == 1
-        await app.sync.configure(["git"])  # as a gateway does when it starts
+        assert len(await app.stores.items.get_items()) == len(make_items(1))
+        assert len(await app.stores.documents.get_documents("acme")) == DOCUMENT_COUNT
+        assert len(await app.stores.knowledge.list_sources()) == 1
+        await app.catalogue.sync.configure(["git"])  # as a gateway does when it starts
         await repair_documents(app)
-        assert (await app.tool_search.search("tool-7")).hits[0].id == "git__tool-7"
+        assert (await app.tools.search.search("tool-7")).hits[0].id == "git__tool-7"
     await rebuild(settings)
     async with open_app(settings) as app:
-        chunks = sum(count for count, _ in (await app.knowledge.count_contents()).values())
+        chunks = sum(count for count, _ in (await app.stores.knowledge.count_contents()).values())
         assert not await build_ingest(app).index_all()
         assert await app.index.count(CHUNKS) == chunks > 0
 

@@ -109,9 +109,9 @@ def encode_form(given: dict[str, Any]) -> dict[str, Any]:
 
 
 async def fill(app: App) -> None:
-    await app.sync.run(load_demo_items())
-    await app.skill_store.add_suggestion(Suggestion("Time Travel", "Why not", None, keywords=("why",)))
-    await app.ingest_documents.put("acme", [Document("contracts/lease-7", "The notice period is three months.")])
+    await app.catalogue.sync.run(load_demo_items())
+    await app.stores.skills.add_suggestion(Suggestion("Time Travel", "Why not", None, keywords=("why",)))
+    await app.texts.ingest_documents.put("acme", [Document("contracts/lease-7", "The notice period is three months.")])
 
 
 @contextmanager

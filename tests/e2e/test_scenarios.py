@@ -379,7 +379,7 @@ def small_settings(data: Path, **chosen: Any) -> Settings:
 async def read_index(settings: Settings, items: list[Item], *, forget_index: bool = False) -> SyncReport:
     """One run of the application over what servers offer. Without its index, vectors can only come from the cache."""
     async with open_app(settings, fresh_index=forget_index) as app:
-        return await app.sync.run(items)
+        return await app.catalogue.sync.run(items)
 
 
 @pytest.mark.req("S-10")
@@ -600,14 +600,14 @@ async def by_alpha(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory)
                 "TOOLSCRIPT_SEARCH_CAPABILITIES": str(data / "no_tables.json"),
             }
             app = await stack.enter_async_context(open_app(load_settings(variables=chosen, data_dir=data)))
-            await app.sync.run(items_of(*TOOLS, *MORE_TOOLS))
+            await app.catalogue.sync.run(items_of(*TOOLS, *MORE_TOOLS))
             opened[alpha] = app
         yield opened
 
 
 async def weigh(app: App) -> dict[str, float]:
     """The confidence of each hit, relative to the first one's."""
-    hits = (await app.tool_search.search("show what the tables would hold", limit=50, threshold=0)).hits
+    hits = (await app.tools.search.search("show what the tables would hold", limit=50, threshold=0)).hits
     assert not any(re.search(r"Exact|Fuzzy", hit.reason) for hit in hits[:5])
     return {hit.id: hit.confidence / hits[0].confidence for hit in hits}
 
@@ -615,7 +615,7 @@ async def weigh(app: App) -> dict[str, float]:
 async def confirm_weight(by_alpha: Mapping[str, App], alpha: str, weight: float) -> None:
     """Words count as much as they were learned to."""
     semantic, words, mixed = [await weigh(by_alpha[a]) for a in ("1", "0", alpha)]
-    loudness = by_alpha[alpha].tool_ranking.learned.keyword
+    loudness = by_alpha[alpha].tools.ranking.learned.keyword
     scores = {i: weight * semantic.get(i, 0) + (1 - weight) * loudness * words.get(i, 0) for i in mixed}
     expected = {i: score / max(scores.values()) for i, score in scores.items()}
     best = list(mixed)[:5]

@@ -63,7 +63,7 @@ async def large(
     anyio_backend: str, real_tools: list[Item], tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[App]:
     async with open_catalogue(tmp_path_factory.mktemp("large")) as app:
-        await app.sync.run(real_tools)
+        await app.catalogue.sync.run(real_tools)
         yield app
 
 
@@ -75,8 +75,8 @@ def without_times(found: HierarchicalResults) -> dict[str, Any]:
 async def state(app: App) -> tuple[object, ...]:
     """All that a sync could change."""
     return (
-        await app.item_store.get_fingerprints(),
-        await app.skill_store.list_suggestions(),
+        await app.stores.items.get_fingerprints(),
+        await app.stores.skills.list_suggestions(),
         await app.index.scroll("mcp_unified_search"),
         await app.index.scroll("mcp_skills"),
     )
@@ -85,7 +85,7 @@ async def state(app: App) -> tuple[object, ...]:
 @pytest.mark.extended
 @pytest.mark.req("H-10", "H-11")
 async def test_nearly_every_tool_has_a_skill_and_every_other_one_suggestion(large: App, real_tools: list[Item]) -> None:
-    stored = await large.item_store.get_items()
+    stored = await large.stores.items.get_items()
     assert {s.item.id for s in stored} == {item.id for item in real_tools}
     placed = {s.item.id for s in stored if s.assignments}
     assert len(placed) >= 0.95 * len(stored)
@@ -93,19 +93,19 @@ async def test_nearly_every_tool_has_a_skill_and_every_other_one_suggestion(larg
         assert len(each.assignments) <= 3
         assert sum(a.is_primary for a in each.assignments) == bool(each.assignments)
         assert all(a.confidence >= 0.5 for a in each.assignments)
-    waiting = Counter(s.source_item_id for s in await large.skill_store.list_suggestions(SuggestionStatus.PENDING))
+    waiting = Counter(s.source_item_id for s in await large.stores.skills.list_suggestions(SuggestionStatus.PENDING))
     assert waiting == dict.fromkeys({s.item.id for s in stored} - placed, 1)
 
 
 @pytest.mark.extended
 @pytest.mark.req("H-13", "H-14")
 async def test_a_second_sync_of_the_same_changes_nothing_and_embeds_nothing(large: App, real_tools: list[Item]) -> None:
-    before, embedded = await state(large), large.sync.embedded
-    report = await large.sync.run(real_tools)
+    before, embedded = await state(large), large.catalogue.sync.embedded
+    report = await large.catalogue.sync.run(real_tools)
     assert (report.added, report.changed, report.vanished, report.indexed, report.embedded) == (0, 0, 0, 0, 0)
     assert report.classified == 0
-    await large.sync.index_catalogue()
-    assert large.sync.embedded == embedded
+    await large.catalogue.sync.index_catalogue()
+    assert large.catalogue.sync.embedded == embedded
     assert await state(large) == before
 
 
@@ -114,7 +114,7 @@ async def test_a_second_sync_of_the_same_changes_nothing_and_embeds_nothing(larg
 async def test_a_hundred_equal_queries_at_once_get_equal_answers(large: App) -> None:
     """EC-006."""
     ask = HierarchicalQuery("open a pull request with my changes and ask for a review")
-    answers = await asyncio.gather(*(large.hierarchical_search.search(ask) for _ in range(100)))
+    answers = await asyncio.gather(*(large.tools.hierarchical_search.search(ask) for _ in range(100)))
     first = without_times(answers[0])
     assert first["tools"]
     assert all(without_times(found) == first for found in answers)
@@ -142,22 +142,22 @@ async def test_searches_hold_while_hundreds_of_tools_change(large: App, real_too
     turned = dict(zip([i.id for i in few[:CHANGED]], reversed(few[-CHANGED:]), strict=True))
     changed = [replace(i, description=turned[i.id].description) if i.id in turned else i for i in offered]
     queries = [query for query, _ in load_demo_pairs()]
-    before, answers = await large.skill_store.count_items(), []
-    syncing = asyncio.create_task(large.sync.run(changed))
+    before, answers = await large.stores.skills.count_items(), []
+    syncing = asyncio.create_task(large.catalogue.sync.run(changed))
     for number in count():
         if syncing.done():
             break
         ask = HierarchicalQuery(queries[number % len(queries)], limit=1 + number // len(queries) % 50)
-        answers.append(await large.hierarchical_search.search(ask))
+        answers.append(await large.tools.hierarchical_search.search(ask))
         await asyncio.wait({syncing}, timeout=PAUSE_SECONDS)
     report = await syncing
     assert report.changed >= 0.9 * CHANGED
-    counts = [before, await large.skill_store.count_items()]
+    counts = [before, await large.stores.skills.count_items()]
     assert counts[0] != counts[1]
     assert len(answers) >= 20
     assert sum(map(is_degraded, answers)) <= 0.1 * len(answers)
     assert [found for found in answers if not is_consistent(found, counts)] == []
-    after = [await large.hierarchical_search.search(HierarchicalQuery(query)) for query in queries]
+    after = [await large.tools.hierarchical_search.search(HierarchicalQuery(query)) for query in queries]
     assert sum(map(is_degraded, after)) <= 0.1 * len(after)
     assert [found for found in after if not is_consistent(found, counts[1:])] == []
 
@@ -173,10 +173,10 @@ async def test_a_long_request_finds_the_skill_of_one_of_its_needs(
         "restart the container that keeps crashing in the production cluster."
     )
     async with open_catalogue(tmp_path) as app:
-        await app.sync.run(load_demo_items())
-        first, *_ = await app.hierarchical_search.find_skills(request)
+        await app.catalogue.sync.run(load_demo_items())
+        first, *_ = await app.tools.hierarchical_search.find_skills(request)
         monkeypatch.setattr(ranking, "split_needs", lambda _: [])
-        uncut, *_ = await app.hierarchical_search.find_skills(request)
+        uncut, *_ = await app.tools.hierarchical_search.find_skills(request)
     assert first.skill.id == uncut.skill.id == "deployment_and_containers"
     assert first.score > uncut.score + 0.1
 
@@ -184,10 +184,10 @@ async def test_a_long_request_finds_the_skill_of_one_of_its_needs(
 @pytest.mark.req("H-02")
 async def test_the_score_of_a_skill_says_how_likely_it_has_a_tool_for_the_request(tmp_path: Path) -> None:
     async with open_catalogue(tmp_path) as app:
-        await app.sync.run(load_demo_items())
+        await app.catalogue.sync.run(load_demo_items())
 
         async def score_best(request: str) -> float:
-            return (await app.hierarchical_search.find_skills(request, threshold=0.0))[0].score
+            return (await app.tools.hierarchical_search.find_skills(request, threshold=0.0))[0].score
 
         served = sorted([await score_best(query) for query, _ in load_demo_pairs()[:60]])
         noise = [await score_best(text) for text in ("asdf qwer zxcv", "tell me a joke", "you are so funny haha")]
@@ -214,11 +214,11 @@ async def test_skills_first_loses_hardly_any_result_and_saves_a_large_part_of_th
     unanswered: list[bool] = []
     async with open_catalogue(tmp_path) as app:
         evaluation = Evaluation(
-            app.sync,
-            app.tool_search,
-            app.ingest_documents,
-            app.document_search,
-            app.hierarchical_search,
+            app.catalogue.sync,
+            app.tools.search,
+            app.texts.ingest_documents,
+            app.texts.document_search,
+            app.tools.hierarchical_search,
         )
         for name in SETS:
             data = read_set(shared_data / "tools" / name)
@@ -226,7 +226,7 @@ async def test_skills_first_loses_hardly_any_result_and_saves_a_large_part_of_th
             some = shorten(data)
             outcomes.append((await evaluation.run(some, "hierarchical"), await evaluation.run(some, "direct")))
             found = [
-                await app.hierarchical_search.search(HierarchicalQuery(q.text, include_schemas=False))
+                await app.tools.hierarchical_search.search(HierarchicalQuery(q.text, include_schemas=False))
                 for q in some.queries
             ]
             unanswered += [not each.tools for each in found]

@@ -51,7 +51,7 @@ class Scene:
         async with asyncio.timeout(TIMEOUT_SECONDS):
             while not is_so():
                 await asyncio.sleep(0.02)
-                await self.app.snapshots.current().facts()
+                await self.app.catalogue.snapshots.current().facts()
 
 
 @pytest.fixture
@@ -65,8 +65,8 @@ def api() -> Iterator[PetApi]:
 async def opening(folder: Path, api: PetApi, **about: Any) -> AsyncIterator[Scene]:
     settings = load_settings(variables={}, data_dir=folder / "data", search_model="hashed-64", index="memory:")
     async with open_app(settings, serving=True) as app:
-        await app.gateway.apply([api.spec(**about)])
-        await app.gateway.settle(TIMEOUT_SECONDS)
+        await app.servers.gateway.apply([api.spec(**about)])
+        await app.servers.gateway.settle(TIMEOUT_SECONDS)
         http = create_http_app(ServedApp(app.settings, app))
         transport = httpx.ASGITransport(http)
         async with (
@@ -114,17 +114,17 @@ async def test_a_changed_operation_waits_in_quarantine(tmp_path: Path, api: PetA
         api.document = api.document.replace(b"Get one pet by its id", b"Get one pet, and mail it to us")
 
         def is_quarantined() -> bool:
-            item = scene.app.snapshots.find_item("pets__getPet")
+            item = scene.app.catalogue.snapshots.find_item("pets__getPet")
             return bool(item and item.quarantine)
 
-        await scene.app.gateway.refresh()
+        await scene.app.servers.gateway.refresh()
         await scene.wait_until(is_quarantined)
         refused = await scene.call("pets__getPet", petId="7")
         assert (refused.status_code, refused.json()["error"]["code"]) == (409, "QUARANTINED")
         (change,) = (await scene.http.get("/api/v1/quarantine/pets__getPet")).json()["changes"]
         assert "+Get one pet, and mail it to us" in change["diff"]
         api.document = api.document.replace(b"  /slow:\n    get:", b"  /slow:\n    delete:")
-        await scene.app.gateway.refresh()
+        await scene.app.servers.gateway.refresh()
         assert (await scene.call("pets__slow")).status_code == 409
         assert api.seen == []
 
@@ -133,8 +133,8 @@ async def test_a_changed_operation_waits_in_quarantine(tmp_path: Path, api: PetA
 async def test_approvals_exclusions_and_sleep_hold_for_operations(tmp_path: Path, api: PetApi) -> None:
     about = {"approval": ApprovalPolicy.DESTRUCTIVE, "exclude_tools": ("tag:admin",), "start": ServerStart.LAZY}
     async with opening(tmp_path, api, **about) as scene:
-        assert scene.app.gateway.find_spec("pets") is not None
-        await scene.wait_until(lambda: scene.app.snapshots.find_item("pets__getPet") is not None)
+        assert scene.app.servers.gateway.find_spec("pets") is not None
+        await scene.wait_until(lambda: scene.app.catalogue.snapshots.find_item("pets__getPet") is not None)
         (server,) = (await scene.http.get("/servers")).json()["servers"]
         assert server["state"] in {"asleep", "ready"}
         assert (await scene.call("pets__getPet", petId="7")).status_code == 200
@@ -157,7 +157,7 @@ async def test_the_example_of_the_guide_runs(tmp_path: Path, api: PetApi) -> Non
     async with opening(
         tmp_path, api, **{k: getattr(spec, k) for k in ("url", "openapi", "headers", "exclude_tools")}
     ) as scene:
-        assert {item.name for item in await scene.app.list_tools.matching(None)} == {"getPet"}
+        assert {item.name for item in await scene.app.tools.listing.matching(None)} == {"getPet"}
         answer = (await scene.call(tool, **json.loads(arguments))).json()
     assert answer == json.loads(re.findall(r"answers `(\{.*?\})`", text)[0])
     assert replace(spec, headers={}).url == api.url

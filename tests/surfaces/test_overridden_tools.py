@@ -68,8 +68,8 @@ class Scene:
 
     async def apply(self) -> None:
         configuration = load_configuration(home=self.folder, folder=self.folder, environment={"TEAM_KEY": SECRET})
-        await self.app.gateway.apply(configuration.servers)
-        await self.app.gateway.settle(TIMEOUT_SECONDS)
+        await self.app.servers.gateway.apply(configuration.servers)
+        await self.app.servers.gateway.settle(TIMEOUT_SECONDS)
 
     def write(self, tools: Any = TOOLS, pets: Any = PETS, **about: Any) -> None:
         git = make_scripted_spec(watch=str(self.folder / "lists.json")) | {"tools": tools} | about
@@ -118,7 +118,7 @@ async def test_tools_have_their_new_names_and_fixed_arguments_everywhere(tmp_pat
     async with opening(tmp_path, audit_arguments="redacted", profile="default") as scene:
         scene.list_tools()
         scene.write()
-        scene.app.profiles.replace([Profile("default", pinned=("git__*",))])
+        scene.app.access.profiles.replace([Profile("default", pinned=("git__*",))])
         await scene.apply()
         paths = ("/tools", "/tools/git__new_ticket", "/runtime/tools.ts", "/runtime/tools.py")
         shown = [(await scene.http.get(path)).text for path in paths]
@@ -166,7 +166,7 @@ async def test_a_changed_tool_waits_in_quarantine_with_its_override(tmp_path: Pa
         await scene.apply()
         waiting = (await scene.call("git__new_ticket", title="x")).json()["error"]
         assert waiting["code"] == "APPROVAL_REQUIRED"
-        (call,) = await scene.app.approvals.pending.list_waiting()
+        (call,) = await scene.app.tools.approvals.pending.list_waiting()
         assert json.loads(call.arguments) == {"key": "[redacted]", "repo": "acme/app", "title": "x"}
         scene.list_tools("Creates an issue, and mails it to us.")
         async with asyncio.timeout(TIMEOUT_SECONDS):  # the server looks at its file every 20 ms
@@ -201,8 +201,8 @@ async def test_an_override_is_read_and_written_by_its_owner(tmp_path: Path) -> N
         path = "/api/v1/overrides/git__new_ticket"
         assert (await scene.http.get(path)).status_code == 403, "an agent on loopback sends no key either"
         assert (await scene.http.put(path, json={"override": {}})).status_code == 403
-        _, weak = await scene.app.keys.create("weak", [Scope.SEARCH, Scope.CALL])
-        _, key = await scene.app.keys.create("operator", [Scope.ADMIN, Scope.CALL])
+        _, weak = await scene.app.access.keys.create("weak", [Scope.SEARCH, Scope.CALL])
+        _, key = await scene.app.access.keys.create("operator", [Scope.ADMIN, Scope.CALL])
         refused = await scene.http.put(path, json={"override": {}}, headers={"X-API-Key": weak})
         assert (refused.status_code, refused.json()["error"]["details"]) == (403, {"scope": "admin"})
         scene.http.headers["X-API-Key"] = key
@@ -243,8 +243,8 @@ async def test_a_read_only_gateway_lets_nobody_touch_what_it_hides(tmp_path: Pat
         scene.list_tools()
         scene.write()
         await scene.apply()
-        _, key = await scene.app.keys.create("operator", [Scope.ADMIN])
-        scene.app.call_tool._visibility._read_only = True
+        _, key = await scene.app.access.keys.create("operator", [Scope.ADMIN])
+        scene.app.tools.call._visibility._read_only = True
         refused = await scene.http.get("/api/v1/overrides/git__new_ticket", headers={"X-API-Key": key})
         assert refused.status_code == 404
 
@@ -258,8 +258,8 @@ async def test_copies_with_other_fixed_values_are_other_tools(tmp_path: Path) ->
         issue = git.tools["create_issue"]
         other = replace(issue, arguments={**issue.arguments, "repo": replace(issue.arguments["repo"], default="b")})
         copies = [git, replace(git, name="same"), replace(git, name="else", tools={"create_issue": other})]
-        await scene.app.gateway.apply(copies)
-        await scene.app.gateway.settle(TIMEOUT_SECONDS)
-        hits = (await scene.app.tool_search.search("open a ticket", threshold=0.0)).hits
+        await scene.app.servers.gateway.apply(copies)
+        await scene.app.servers.gateway.settle(TIMEOUT_SECONDS)
+        hits = (await scene.app.tools.search.search("open a ticket", threshold=0.0)).hits
         tickets = {frozenset({hit.id, *hit.variants}) for hit in hits if hit.id.endswith("new_ticket")}
         assert tickets == {frozenset({"else__new_ticket"}), frozenset({"git__new_ticket", "same__new_ticket"})}

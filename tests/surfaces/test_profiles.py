@@ -133,17 +133,19 @@ async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
         variables={}, data_dir=folder, search_model="hashed-64", api_key=OPERATOR_KEY, code="python"
     )
     async with open_app(settings, serving=True) as opened:
-        await opened.skill_store.save_skills([Skill("files", "Files", "Files"), Skill("mail", "Mail", "Mail")])
-        await opened.sync.run(ITEMS)
+        await opened.stores.skills.save_skills([Skill("files", "Files", "Files"), Skill("mail", "Mail", "Mail")])
+        await opened.catalogue.sync.run(ITEMS)
         for skill, item_ids in SKILLS.items():
             for item_id in item_ids:
-                await opened.skills.assign(item_id, [skill])
-        opened.profiles.replace(PROFILES)
+                await opened.catalogue.skills.assign(item_id, [skill])
+        opened.access.profiles.replace(PROFILES)
         document = str(folder / "none.yaml")
         tools = {"dropOrder": RENAMED}
         shop = ServerSpec("shop", Transport.OPENAPI, url="http://127.0.0.1:9", openapi=document, tools=tools)
-        await opened.gateway.apply([*(make_scripted_server(name, crash=True) for name in ("disk", "post")), shop])
-        await opened.gateway.settle(60)
+        await opened.servers.gateway.apply(
+            [*(make_scripted_server(name, crash=True) for name in ("disk", "post")), shop]
+        )
+        await opened.servers.gateway.settle(60)
         yield opened
 
 
@@ -215,8 +217,8 @@ async def test_a_server_of_a_registry_is_no_tool_and_a_profile_hides_it(app: App
     with RegistryDouble() as registry:
         registry.publish(describe_server(name, "Post messages to Slack channels"))
         await app.registry.sync(registry.root)
-    _, secret = await app.keys.create("narrow-key", [Scope.SEARCH, Scope.CALL, Scope.ADMIN])
-    app.profiles.replace([*PROFILES, Profile("narrow", allow=ItemRules(), keys=frozenset({"narrow-key"}))])
+    _, secret = await app.access.keys.create("narrow-key", [Scope.SEARCH, Scope.CALL, Scope.ADMIN])
+    app.access.profiles.replace([*PROFILES, Profile("narrow", allow=ItemRules(), keys=frozenset({"narrow-key"}))])
     async with serve(replace_parts(app, settings=settings)) as http:
         for profile in (None, *(each.name for each in PROFILES[:5])):
             client = Client(http, profile=profile)
@@ -239,7 +241,7 @@ async def test_a_server_of_a_registry_is_no_tool_and_a_profile_hides_it(app: App
             ):
                 assert name not in (await client.get(path, **given)).text
     await app.registry.remove(registry.root)
-    app.profiles.replace(PROFILES)
+    app.access.profiles.replace(PROFILES)
 
 
 @pytest.mark.extended
@@ -268,8 +270,8 @@ async def test_what_a_profile_hides_is_hidden_from_programs(http: httpx.AsyncCli
 
 
 async def test_over_http_the_key_of_a_profile_shows_its_tools_and_no_other(app: App) -> None:
-    secrets = {name: (await app.keys.create(f"key-{name}", [*Scope], tenant="acme"))[1] for name in VISIBLE}
-    app.profiles.replace(
+    secrets = {name: (await app.access.keys.create(f"key-{name}", [*Scope], tenant="acme"))[1] for name in VISIBLE}
+    app.access.profiles.replace(
         [replace(each, keys=frozenset({f"key-{each.name}"})) if each.name in VISIBLE else each for each in PROFILES]
     )
     async with serve(app) as http:
@@ -304,7 +306,7 @@ async def test_over_http_the_key_of_a_profile_shows_its_tools_and_no_other(app: 
             assert counts == {name: count for name, count in expected.items() if count}
             for name, count in counts.items():
                 assert len((await client.get(f"/api/v1/skills/{name}/tools")).json()["tools"]) == count
-    app.profiles.replace(PROFILES)
+    app.access.profiles.replace(PROFILES)
 
 
 async def test_what_is_hidden_is_answered_like_what_does_not_exist(http: httpx.AsyncClient) -> None:
@@ -318,21 +320,21 @@ async def test_what_is_hidden_is_answered_like_what_does_not_exist(http: httpx.A
 
 @pytest.mark.req("X-12")
 async def test_metrics_name_no_hidden_server(app: App) -> None:
-    _, secret = await app.keys.create("metrics-key", [Scope.METRICS])
+    _, secret = await app.access.keys.create("metrics-key", [Scope.METRICS])
     staff = Profile("watchers", allow=ItemRules(servers=("post",)), keys=frozenset({"metrics-key"}))
-    app.profiles.replace([*PROFILES, staff])
+    app.access.profiles.replace([*PROFILES, staff])
     async with serve(app) as http:
         await Client(http).post("/tools/disk__read_file", {})
         for key, servers in [(secret, {"post"}), (OPERATOR_KEY, {"post", "disk", "shop"})]:
             metrics = (await Client(http, key).get("/metrics")).text
             assert set(re.findall(r'server="(\w+)"', metrics)) == servers
             assert "toolscript_http_requests_total" in metrics
-    app.profiles.replace(PROFILES)
+    app.access.profiles.replace(PROFILES)
 
 
 async def test_a_key_has_its_own_profile_and_can_choose_no_other(app: App) -> None:
-    _, secret = await app.keys.create("staff-key", [Scope.SEARCH, Scope.CALL])
-    _, other = await app.keys.create("other-key", [Scope.SEARCH, Scope.CALL])
+    _, secret = await app.access.keys.create("staff-key", [Scope.SEARCH, Scope.CALL])
+    _, other = await app.access.keys.create("other-key", [Scope.SEARCH, Scope.CALL])
     async with serve(app) as http:
         assert {t["toolId"] for t in (await Client(http, secret).get("/tools")).json()["tools"]} == {
             item.id for item in ITEMS if item.server == "post"
@@ -349,27 +351,27 @@ async def test_a_key_has_its_own_profile_and_can_choose_no_other(app: App) -> No
 
 async def test_a_claim_of_an_access_token_chooses_the_profile(app: App) -> None:
     support = Profile("support", allow=ItemRules(servers=("post",)), claims=(("groups", frozenset({"support"})),))
-    app.profiles.replace([*PROFILES, support])
-    assert app.profiles.choose(None, key="oauth:ada", claims={"groups": ["sales", "support"]}) == "support"
-    assert app.profiles.choose(None, key="oauth:ada", claims={"groups": "sales support"}) == "support"
-    assert app.profiles.choose(None, key="oauth:bob", claims={"groups": ["sales"]}) == "default"
-    app.profiles.replace(PROFILES)
+    app.access.profiles.replace([*PROFILES, support])
+    assert app.access.profiles.choose(None, key="oauth:ada", claims={"groups": ["sales", "support"]}) == "support"
+    assert app.access.profiles.choose(None, key="oauth:ada", claims={"groups": "sales support"}) == "support"
+    assert app.access.profiles.choose(None, key="oauth:bob", claims={"groups": ["sales"]}) == "default"
+    app.access.profiles.replace(PROFILES)
 
 
 async def test_a_default_profile_is_for_all_who_have_no_other(app: App) -> None:
-    app.profiles.replace([*PROFILES, Profile("default", deny=ItemRules(servers=("post",)))])
-    _, secret = await app.keys.create("agent", [Scope.SEARCH])
+    app.access.profiles.replace([*PROFILES, Profile("default", deny=ItemRules(servers=("post",)))])
+    _, secret = await app.access.keys.create("agent", [Scope.SEARCH])
     async with serve(app) as http:
         listed = (await Client(http, secret).get("/tools")).json()["tools"]
         assert {tool["serverName"] for tool in listed} == {"disk", "shop"}
-    app.profiles.replace(PROFILES)
+    app.access.profiles.replace(PROFILES)
 
 
 async def test_a_read_only_gateway_shows_nobody_a_tool_that_may_change_something(app: App) -> None:
     async with open_app(replace(app.settings, read_only=True, index="memory:", store="sqlite://")) as other:
-        await other.sync.run(ITEMS)
-        other.profiles.replace(PROFILES)
-        assert {item.id for item in await other.list_tools.matching(None)} == VISIBLE["reader"]
+        await other.catalogue.sync.run(ITEMS)
+        other.access.profiles.replace(PROFILES)
+        assert {item.id for item in await other.tools.listing.matching(None)} == VISIBLE["reader"]
         async with serve(replace_parts(other)) as http:
             text = await Client(http, profile="disk").read_text("search_tools", query="write a file", limit=20)
             assert "disk__read_file" in text

@@ -63,7 +63,7 @@ async def app(tmp_path: Path) -> AsyncIterator[App]:
         search_threshold=0.9,
     )
     async with open_app(settings, serving=True) as opened:
-        await opened.sync.run([Item("disk", "read_file", "Read a file")])
+        await opened.catalogue.sync.run([Item("disk", "read_file", "Read a file")])
         yield opened
 
 
@@ -99,7 +99,7 @@ async def test_a_registry_is_read_searched_and_forgotten_over_http(
 @pytest.mark.req("X-04", "X-09")
 async def test_only_who_may_add_servers_has_a_registry_read(app: App, registry: RegistryDouble) -> None:
     own = ServedApp(settings := replace(app.settings, api_key="operator"), replace_parts(app, settings=settings))
-    _, weak = await app.keys.create("weak", [Scope.SEARCH, Scope.CALL])
+    _, weak = await app.access.keys.create("weak", [Scope.SEARCH, Scope.CALL])
     transport = httpx.ASGITransport(create_http_app(own))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         for key, status in ((weak, 403), ("none", 401), ("operator", 200)):
@@ -130,9 +130,9 @@ async def test_an_agent_learns_of_servers_only_where_that_is_switched_on_and_wit
         "You cannot add one. Tell the user: `toolscript servers add io.github.ann/slack` asks first."
     )
     assert "slack" not in await search(app, "read_file")
-    app.profiles.replace([Profile("disk", allow=ItemRules(servers=("disk",)))])
+    app.access.profiles.replace([Profile("disk", allow=ItemRules(servers=("disk",)))])
     assert "io.github.ann" not in await search(app, QUERY, "disk")
-    app.profiles.replace([])
+    app.access.profiles.replace([])
     off = replace_parts(app, settings=replace(app.settings, registry_hints=False))
     assert "io.github.ann" not in await search(off, QUERY)
     registry.requests.clear()

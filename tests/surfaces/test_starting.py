@@ -126,7 +126,7 @@ def slow(tmp_path: Path) -> Slow:
 
 
 async def list_in_an_earlier_run(app: App, *specs: ServerSpec) -> None:
-    earlier = Gateway(McpServers(), app.sync)
+    earlier = Gateway(McpServers(), app.catalogue.sync)
     await earlier.apply(specs)
     await earlier.settle(TIMEOUT_SECONDS)
     await earlier.close()
@@ -150,9 +150,9 @@ async def test_a_tool_of_the_last_run_is_used_also_before_the_configuration_is_a
 ) -> None:
     await list_in_an_earlier_run(app, make_scripted_server("slow", tools=["echo"]))
     spec = slow.make_spec(tools=["echo"])
-    app.gateway.expect([spec])
+    app.servers.gateway.expect([spec])
     early = await start_waiting(use(client, "slow__echo"))
-    await app.gateway.apply([spec])
+    await app.servers.gateway.apply([spec])
     if use in CALLS:
         assert not early.done()
         slow.start()
@@ -164,7 +164,7 @@ async def test_a_tool_of_the_last_run_is_used_also_before_the_configuration_is_a
 async def test_a_tool_that_was_never_listed_waits_for_its_server(
     use: Call, app: App, client: Client, slow: Slow
 ) -> None:
-    await app.gateway.apply([slow.make_spec(tools=["echo"])])
+    await app.servers.gateway.apply([slow.make_spec(tools=["echo"])])
     early = await start_waiting(use(client, "slow__echo"))
     unknown = await start_waiting(use(client, "slow__nothing"))
     slow.start()
@@ -179,16 +179,16 @@ async def test_a_tool_of_no_configured_server_is_refused_once_the_configuration_
     use: Call, app: App, client: Client, slow: Slow
 ) -> None:
     await list_in_an_earlier_run(app, make_scripted_server("removed", tools=["echo"]))
-    app.gateway.expect([slow.make_spec()])
+    app.servers.gateway.expect([slow.make_spec()])
     early = [await start_waiting(use(client, tool_id)) for tool_id in ("removed__echo", "never__echo")]
-    await app.gateway.apply([slow.make_spec()])  # does not start
+    await app.servers.gateway.apply([slow.make_spec()])  # does not start
     for answer in [*await asyncio.gather(*early), await use(client, "removed__echo")]:
         assert "no such tool" in answer
 
 
 async def test_a_call_waits_for_the_first_connection_of_a_server_as_long_as_that_may_take(app: App, slow: Slow) -> None:
     spec = slow.make_spec(tools=["echo"])
-    gateway = Gateway(McpServers(), app.sync, Limits(reconnect=0.0))
+    gateway = Gateway(McpServers(), app.catalogue.sync, Limits(reconnect=0.0))
     await gateway.apply([spec])
     early = await start_waiting(gateway.call(Item("slow", "echo"), {"text": "x"}, TIMEOUT_SECONDS))
     slow.start()
@@ -197,7 +197,7 @@ async def test_a_call_waits_for_the_first_connection_of_a_server_as_long_as_that
 
 
 async def test_a_call_waits_no_longer_than_its_time(app: App, client: Client, slow: Slow) -> None:
-    await app.gateway.apply([slow.make_spec()])
+    await app.servers.gateway.apply([slow.make_spec()])
     answer = await client.http.post("/tools/slow__echo?timeout=0.1", json={"text": "x"})
     assert (answer.status_code, answer.json()["error"]["code"]) == (504, "TIMED_OUT")
 
@@ -205,20 +205,20 @@ async def test_a_call_waits_no_longer_than_its_time(app: App, client: Client, sl
 async def test_a_call_ends_when_its_server_is_removed_from_the_configuration(
     app: App, client: Client, slow: Slow
 ) -> None:
-    await app.gateway.apply([slow.make_spec()])
+    await app.servers.gateway.apply([slow.make_spec()])
     early = await start_waiting(call_over_http(client, "slow__echo"))
-    await app.gateway.apply([])
+    await app.servers.gateway.apply([])
     assert "no such tool" in await early
 
 
 async def test_a_pinned_tool_and_a_prompt_wait_for_their_server(app: App, client: Client, slow: Slow) -> None:
-    app.profiles.replace([Profile("default", pinned=("slow__e*",))])
+    app.access.profiles.replace([Profile("default", pinned=("slow__e*",))])
     spec = slow.make_spec(tools=["echo"], prompts=True, resources=True)
-    app.gateway.expect([spec])
+    app.servers.gateway.expect([spec])
     early = await start_waiting(client.use("slow__echo", text="x"))
     prompt = await start_waiting(client.send("prompts/get", name="slow__greet", arguments={"name": "Ann"}))
     resource = await start_waiting(client.send("resources/read", uri="toolscript:slow/memo://welcome"))
-    await app.gateway.apply([spec])
+    await app.servers.gateway.apply([spec])
     slow.start()
     assert json.loads(await early) == {"text": "x"}
     assert "messages" in await prompt
@@ -230,14 +230,14 @@ async def test_the_list_has_pinned_tools_of_the_last_run_before_the_configuratio
 ) -> None:
     spec = make_scripted_server("slow", tools=["echo"])
     await list_in_an_earlier_run(app, spec)
-    app.profiles.replace([Profile("default", pinned=("slow__echo",))])
-    app.gateway.expect([spec])
+    app.access.profiles.replace([Profile("default", pinned=("slow__echo",))])
+    app.servers.gateway.expect([spec])
     assert "slow__echo" in [tool["name"] for tool in (await client.send("tools/list"))["tools"]]
 
 
 async def test_the_approvals_of_a_server_are_known_before_it_is_connected(app: App) -> None:
-    app.gateway.expect([ServerSpec("slow", make_scripted_server().transport, approval=ApprovalPolicy.WRITES)])
-    assert app.gateway.get_approval("slow") is ApprovalPolicy.WRITES
+    app.servers.gateway.expect([ServerSpec("slow", make_scripted_server().transport, approval=ApprovalPolicy.WRITES)])
+    assert app.servers.gateway.get_approval("slow") is ApprovalPolicy.WRITES
 
 
 # --- searches ---
@@ -250,12 +250,12 @@ async def test_a_search_uses_what_is_stored_and_names_the_servers_that_are_still
     known = make_scripted_server("known", tools=["echo"])
     await list_in_an_earlier_run(app, known)
     hanging, new = make_scripted_server("known", tools=["echo"], hang=True), slow.make_spec(tools=["pid"])
-    app.gateway.expect([hanging, new], listed=["known"])
+    app.servers.gateway.expect([hanging, new], listed=["known"])
     assert await client.search(path, body, query) == (["known__echo"], ["slow"])
-    await app.gateway.apply([hanging, new])
+    await app.servers.gateway.apply([hanging, new])
     assert await client.search(path, body, query) == (["known__echo"], ["slow"])
     slow.start()
-    await app.gateway.settle(TIMEOUT_SECONDS, "slow")
+    await app.servers.gateway.settle(TIMEOUT_SECONDS, "slow")
     found, starting = await client.search(path, body, query)
     assert found[0] == "known__echo"
     assert starting is None
@@ -266,10 +266,10 @@ async def test_the_text_for_agents_ends_with_the_servers_that_are_still_starting
 ) -> None:
     known = make_scripted_server("known", tools=["echo"])
     await list_in_an_earlier_run(app, known)
-    await app.skill_store.save_skills([Skill("talk", "Talk", "Returns its arguments, as text")])
-    await app.skills.assign("known__echo", ["talk"])
-    await app.gateway.apply([known, slow.make_spec(tools=["pid"])])
-    await app.gateway.settle(TIMEOUT_SECONDS, "known")
+    await app.stores.skills.save_skills([Skill("talk", "Talk", "Returns its arguments, as text")])
+    await app.catalogue.skills.assign("known__echo", ["talk"])
+    await app.servers.gateway.apply([known, slow.make_spec(tools=["pid"])])
+    await app.servers.gateway.settle(TIMEOUT_SECONDS, "known")
     searches: list[dict[str, Any]] = [
         {"name": "search_tools", "query": "echo"},
         {"name": "search_tools", "query": "echo", "strategy": "direct"},
@@ -290,7 +290,7 @@ async def test_the_text_for_agents_ends_with_the_servers_that_are_still_starting
     nothing = await client.use("search_tools", query="zzzz qqqq xxxx", skill_ids=["talk"])
     assert "slow" in nothing
     slow.start()
-    await app.gateway.settle(TIMEOUT_SECONDS)
+    await app.servers.gateway.settle(TIMEOUT_SECONDS)
     assert not any("starting" in line for lines in await search_all() for line in lines)
 
 
@@ -309,8 +309,8 @@ async def test_nobody_learns_of_a_starting_server_that_the_profile_may_hide(
 ) -> None:
     known = make_scripted_server("known", tools=["echo"])
     await list_in_an_earlier_run(app, known)
-    app.profiles.replace([profile])
-    await app.gateway.apply([known, slow.make_spec(tools=["pid"])])
+    app.access.profiles.replace([profile])
+    await app.servers.gateway.apply([known, slow.make_spec(tools=["pid"])])
     for path, body, query in SEARCHES:
         assert (await client.search(path, body, query))[1] is None
     nothing = await client.http.get("/api/v1/search/tools", params={"query": "zzzz", "threshold": 1})
@@ -328,9 +328,9 @@ async def test_at_the_first_start_a_search_waits_for_the_servers(
 ) -> None:
     set_limits(monkeypatch, first_listing=TIMEOUT_SECONDS)
     spec = slow.make_spec(tools=["echo"])
-    app.gateway.expect([spec])
+    app.servers.gateway.expect([spec])
     early = await start_waiting(client.search(path, body, query))
-    await app.gateway.apply([spec])
+    await app.servers.gateway.apply([spec])
     assert not early.done()
     slow.start()
     assert await early == (["slow__echo"], None)
@@ -340,7 +340,7 @@ async def test_at_the_first_start_a_search_waits_no_longer_than_a_moment(
     app: App, client: Client, slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_limits(monkeypatch, first_listing=0.01)
-    await app.gateway.apply([slow.make_spec()])
+    await app.servers.gateway.apply([slow.make_spec()])
     for path, body, query in SEARCHES:
         assert await client.search(path, body, query) == ([], ["slow"])
     assert (await client.use("search_tools", query="echo")).splitlines()[-1] == SENTENCE
@@ -351,7 +351,7 @@ async def test_a_search_does_not_wait_for_a_server_when_others_are_in_the_catalo
 ) -> None:
     set_limits(monkeypatch, first_listing=2 * TIMEOUT_SECONDS)
     await list_in_an_earlier_run(app, make_scripted_server("known", tools=["echo"]))
-    await app.gateway.apply([make_scripted_server("known", hang=True), slow.make_spec()])
+    await app.servers.gateway.apply([make_scripted_server("known", hang=True), slow.make_spec()])
     for path, body, query in SEARCHES:
         assert await client.search(path, body, query) == (["known__echo"], ["slow"])
 
@@ -361,7 +361,7 @@ async def test_a_search_does_not_wait_for_a_server_when_others_are_in_the_catalo
 
 @pytest.mark.parametrize("api_key", [None, "k" * 32])
 async def test_requests_wait_until_the_application_is_open(api_key: str | None, app: App) -> None:
-    await app.sync.run([])
+    await app.catalogue.sync.run([])
     settings = app.settings if api_key is None else replace(app.settings, api_key=api_key)
     served = ServedApp(settings, ready=False)
     async with open_client(served) as client:

@@ -6,6 +6,7 @@ The JWT package is imported with the first token. The bypass never works in prod
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -18,9 +19,17 @@ from toolscript.adapters.sql.database import Database
 from toolscript.adapters.storage.private_files import make_private_folder
 from toolscript.app.extras import require_extra
 from toolscript.app.knowledge import IN_MEMORY, store_url
+from toolscript.app.stores import Stores
 from toolscript.domain.access import TENANT_RULE, Grant, Principal, is_tenant_name
 from toolscript.domain.errors import Forbidden, Invalid, Unauthorized
+from toolscript.ports.access import RateBuckets, TokenVerifier
+from toolscript.ports.observability import EventSink
 from toolscript.services.access.keys import Keys
+from toolscript.services.access.plans import Plans, load_plans
+from toolscript.services.access.profiles import Profiles
+from toolscript.services.access.rates import Buckets, Rates
+from toolscript.services.support.refusals import Refusals
+from toolscript.services.support.shares import MAX_SEARCHES, Shares
 from toolscript.settings import Settings
 
 if TYPE_CHECKING:
@@ -30,6 +39,22 @@ PRODUCTION = "production"
 # How long the link of `toolscript open` works, and the page that it has signed in.
 SIGN_IN_SECONDS = 300
 SESSION_SECONDS = 12 * 3600
+
+
+class AccessServices:
+    """Who may call and how much: keys, plans, profiles and limits."""
+
+    def __init__(self, settings: Settings, stores: Stores, buckets: RateBuckets, events: EventSink) -> None:
+        """Raises Invalid for unusable keys or plans."""
+        self.local_key = secrets.token_urlsafe(32)  # signs the tokens of this machine's own commands
+        self.verifier: TokenVerifier = Verifier(settings, self.local_key)
+        self.sign_ins = SignIns(self.local_key, settings.tenant)
+        self.keys = Keys(stores.keys)
+        self.plans = Plans(load_plans(settings.plans), buckets)
+        self.profiles = Profiles()
+        self.search_shares = Shares("searches", MAX_SEARCHES)
+        self.knowledge_rates = Rates(settings.knowledge_rate, buckets)
+        self.refusals = Refusals(events, Buckets())
 
 
 class Verifier:

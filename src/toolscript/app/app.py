@@ -4,119 +4,54 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from toolscript.adapters.json_schema.checker import WorkerChecker
-from toolscript.adapters.models.vector_cache_files import EmbeddingFiles
-from toolscript.adapters.sql.access.approvals import SqlApprovals
-from toolscript.adapters.sql.access.keys import SqlKeys
 from toolscript.adapters.sql.access.rate_buckets import PostgresBuckets
 from toolscript.adapters.sql.catalogue_version import SqlCatalogueVersion
 from toolscript.adapters.sql.database import Database
-from toolscript.adapters.sql.documents import SqlDocuments
-from toolscript.adapters.sql.feedback import SqlFeedback
-from toolscript.adapters.sql.items import SqlItems
-from toolscript.adapters.sql.jobs import SqlJobs
-from toolscript.adapters.sql.pins import SqlPins
-from toolscript.adapters.sql.results import SqlResults
-from toolscript.adapters.sql.skills import SqlSkills
-from toolscript.adapters.sql.workflows import SqlWorkflows
 from toolscript.adapters.storage.private_files import make_private_folder, restrict_tree
-from toolscript.app.access import SignIns, Verifier, check_environment, local_token
+from toolscript.app.access import AccessServices, check_environment, local_token
+from toolscript.app.catalogue import CatalogueServices
 from toolscript.app.catalogue_use import CatalogueUse, seed_skills
 from toolscript.app.code import CodeMode
 from toolscript.app.collections import ALL, drop_collections, find_text_model, open_collections
-from toolscript.app.engines import open_admission, open_gateway, open_index, open_language_model, open_reranker
-from toolscript.app.ingest import build_jobs, build_knowledge_import, build_knowledge_ingest
+from toolscript.app.engines import open_index, open_language_model, open_reranker
 from toolscript.app.knowledge import open_library, open_reader, open_store, store_url
 from toolscript.app.logins import build_logins
 from toolscript.app.models import Model, open_model, open_text_model
 from toolscript.app.observability import Observability, open_observability
 from toolscript.app.registry import RegistryCatalogue, open_registry
-from toolscript.domain.access import ApprovalPolicy
+from toolscript.app.servers import ServerServices
+from toolscript.app.stores import Stores, build_stores
+from toolscript.app.texts import TextServices
+from toolscript.app.tools import ToolServices
 from toolscript.domain.errors import Unavailable
 from toolscript.domain.limits import current_limits
-from toolscript.domain.servers import TrustPolicy
-from toolscript.ports.access import ApprovalStore, KeyStore, RateBuckets, TokenVerifier
+from toolscript.ports.access import RateBuckets
 from toolscript.ports.indexes import VectorIndex
-from toolscript.ports.jobs import JobStore
 from toolscript.ports.models import Embedder, LanguageModel, Reranker
-from toolscript.ports.results import ResultStore
 from toolscript.ports.schemas import ArgumentChecker
 from toolscript.ports.stores import (
     CatalogueVersion,
-    DocumentStore,
-    FeedbackStore,
-    ItemStore,
-    KnowledgeReader,
-    KnowledgeStore,
-    PinStore,
-    SkillStore,
 )
-from toolscript.ports.workflows import WorkflowStore
-from toolscript.retrieval.capabilities import load_capabilities
-from toolscript.retrieval.retriever import Retriever
-from toolscript.services.access.keys import Keys
-from toolscript.services.access.login_flows import LoginFlows
 from toolscript.services.access.logins import Logins
-from toolscript.services.access.own_logins import OwnLogins
-from toolscript.services.access.plans import Plans, load_plans
-from toolscript.services.access.profiles import Profiles
-from toolscript.services.access.rates import Buckets, Rates
+from toolscript.services.access.rates import Buckets
 from toolscript.services.catalogue.item_points import TOOLS, WITHOUT_PASSAGES
 from toolscript.services.catalogue.skill_points import SKILLS
-from toolscript.services.catalogue.snapshot import CatalogueSnapshots
-from toolscript.services.catalogue.sync import Sync
-from toolscript.services.catalogue.tool_steps import ToolSteps
-from toolscript.services.catalogue.visibility import Visibility
-from toolscript.services.documents.ingest import IngestDocuments
-from toolscript.services.documents.page_tokens import PageTokens
 from toolscript.services.documents.points import DOCUMENTS
-from toolscript.services.documents.search import DocumentSearch
 from toolscript.services.knowledge.points import CHUNKS, EXTRACTIONS
-from toolscript.services.knowledge.search import KnowledgeSearch
-from toolscript.services.results.large_results import LargeResults
-from toolscript.services.servers.gateway import Gateway, Resync
-from toolscript.services.servers.starting_servers import StartingServers
-from toolscript.services.skills.embedding_classifier import EmbeddingClassifier
-from toolscript.services.skills.llm_classifier import LlmClassifier
-from toolscript.services.skills.proposals import ProposeSkills
-from toolscript.services.skills.skills import Skills
-from toolscript.services.support.call_log import CallLog
 from toolscript.services.support.index_sizes import count_points
-from toolscript.services.support.refusals import Refusals
-from toolscript.services.support.server_changes import ServerChanges
-from toolscript.services.support.shares import MAX_SEARCHES, Shares
-from toolscript.services.tools.approval import Approvals
-from toolscript.services.tools.call import CallTool
-from toolscript.services.tools.feedback import Feedback
-from toolscript.services.tools.hierarchical_search import HierarchicalSearch
-from toolscript.services.tools.hybrid_search import ToolSearch
-from toolscript.services.tools.listing import ListTools
-from toolscript.services.tools.native import NativeItems
-from toolscript.services.tools.native_changes import NativeChanges
-from toolscript.services.tools.overview import ToolOverviews
-from toolscript.services.tools.ranking import ToolRanking
-from toolscript.services.tools.text_contents import FindTextContents
-from toolscript.services.tools.token_costs import TokenCosts
-from toolscript.services.tools.tool_map import DrawToolMap
-from toolscript.services.tools.variants import Variants
-from toolscript.services.trust.definition_reader import DefinitionReader
-from toolscript.services.trust.screening import Screening
 from toolscript.settings import Settings
 
 if TYPE_CHECKING:
-    from toolscript.services.ingest.jobs import IngestJobs
-    from toolscript.services.ingest.runner import JobRunner
-    from toolscript.services.knowledge.ingest import IngestKnowledge
-    from toolscript.services.knowledge.transfer import ImportKnowledge
+    pass
 
 __all__ = ["App", "Model", "local_token", "open_app", "open_library"]
+
 
 log = logging.getLogger(__name__)
 
@@ -129,29 +64,17 @@ class Closable(Protocol):
 
 @dataclass(kw_only=True, eq=False)
 class App:
-    """What the settings name, and every use case over it."""
+    """What the settings name, and every use case over it, by subject: the folders of `services`."""
 
     settings: Settings
     model: Model
     text_model: Model
-    """That of documents and knowledge: the same, unless that of tools is trained for tools or the settings name one."""
+    """Model for documents and knowledge. Defaults to `model`, unless `model` was trained for tools."""
     index: VectorIndex
     catalogue_index: VectorIndex
-    """The index of tools and skills: that of everything else, too, unless this is the demo."""
-    item_store: ItemStore
-    skill_store: SkillStore
-    feedback_store: FeedbackStore
-    pin_store: PinStore
-    result_store: ResultStore
-    workflow_store: WorkflowStore
-    documents: DocumentStore
-    key_store: KeyStore
-    approval_store: ApprovalStore
+    """The index of tools and skills. It is `index`, unless this is the demo."""
+    stores: Stores
     logins: Logins
-    knowledge: KnowledgeReader
-    knowledge_store: KnowledgeStore
-    """For ingestion; searches use `knowledge`, which only reads."""
-    job_store: JobStore
     registry: RegistryCatalogue
     language_model: LanguageModel | None
     reranker: Reranker | None
@@ -163,115 +86,41 @@ class App:
 
     def __post_init__(self) -> None:
         """Builds the use cases. Raises Invalid for unusable keys or plans."""
-        settings = self.settings
-        self.local_key = secrets.token_urlsafe(32)  # signs the tokens of this machine's own commands
-        self.verifier: TokenVerifier = Verifier(settings, self.local_key)
-        self.sign_ins = SignIns(self.local_key, settings.tenant)
-        self.keys = Keys(self.key_store)
-        self.server_changes = ServerChanges(self.observability.events)
-        self.login_flows = LoginFlows(self.logins, self.server_changes)
-        self.plans = Plans(load_plans(settings.plans), self.rate_buckets)
-        self.profiles = Profiles()
-        self.admission = open_admission(settings, self.rate_buckets, self.profiles.find)
-        self.search_shares = Shares("searches", MAX_SEARCHES)
-        self.text_contents = FindTextContents(self.documents, self.knowledge)
-        self.knowledge_rates = Rates(settings.knowledge_rate, self.rate_buckets)
-        self.call_log = CallLog(self.observability.audit)
-        self.refusals = Refusals(self.observability.events, Buckets())
-        self._build_tool_services(Retriever(self.model.embedder, self.catalogue_index))
-        self._build_text_services(Retriever(self.text_model.embedder, self.index))
-        self.own_logins = OwnLogins(self.logins, lambda: self.gateway.specs, self.visibility.shows_server)
-        self.profiles.watch(self.native_changes.compare_lists)
-        self.code = CodeMode(self)
-
-    def _build_gateway(self, settings: Settings) -> Gateway:
-        is_demo, workflows = self.catalogue_index is not self.index, lambda: self.code.workflow_server
-        return open_gateway(settings, self.sync, self.logins, self.admission, workflows, demo=is_demo)
-
-    def _build_tool_services(self, retriever: Retriever) -> None:
-        settings, items, skills, observability = self.settings, self.item_store, self.skill_store, self.observability
-        self.snapshots = self._build_snapshots(retriever)
-        self.sync = self._build_sync()
-        self.gateway = gateway = self._build_gateway(settings)
-        if observability.metrics:
-            observability.metrics.watch_servers(lambda: gateway.statuses)
-        visibility = Visibility(self.profiles.find, self.snapshots, items, read_only=settings.read_only)
-        self.visibility = visibility
-        self.approvals = Approvals(
-            ApprovalPolicy(settings.approval), gateway.get_approval, visibility, self.approval_store
+        settings, stores, observability = self.settings, self.stores, self.observability
+        embedder, language_model = self.model.embedder, self.language_model
+        self.access = access = AccessServices(settings, stores, self.rate_buckets, observability.events)
+        self.catalogue = catalogue = CatalogueServices(
+            settings, stores, self.catalogue_index, embedder, language_model, self.catalogue_version, access
         )
-        self.tool_ranking = ToolRanking(
-            retriever, self.snapshots.capabilities, alpha=settings.search_alpha, find_view=visibility.find_view
+        is_demo = self.catalogue_index is not self.index
+        self.servers = servers = ServerServices(
+            settings, stores, self.logins, self.rate_buckets, observability, access, catalogue, demo=is_demo
         )
-        self.tool_search, self.hierarchical_search = self._build_tool_searches(gateway)
-        observability.watch_caches(self.model, self.text_model, self.tool_search, self.hierarchical_search)
-        self.call_tool = CallTool(
-            items,
-            self.snapshots,
-            gateway,
-            self.tool_search,
+        self.texts = texts = TextServices(
+            settings,
+            stores,
+            self.index,
+            self.text_model.embedder,
+            language_model,
+            self.reranker,
+            observability,
+            access,
+            catalogue,
+        )
+        self.tools = tools = ToolServices(
+            settings,
+            stores,
+            self.catalogue_index,
             self.argument_checker,
-            observability.events,
-            observability.span,
-            digests_arguments=settings.audit_arguments == "digest",
-            visibility=visibility,
-            approvals=self.approvals,
+            observability,
+            access,
+            catalogue,
+            servers,
+            texts,
         )
-        self.feedback = Feedback(
-            self.feedback_store, items, self.call_tool, self.sync.learning, is_on=settings.feedback
-        )
-        self.list_tools = ListTools(items, visibility)
-        self.quarantine = self.sync.open_review(self.pin_store)
-        self.native = NativeItems(self.snapshots, gateway, observability.events, visibility, self.quarantine)
-        self.skills = Skills(
-            items, skills, self.sync, find_view=visibility.find_view, count_by_skill=visibility.count_by_skill
-        )
-        self.tool_overviews = ToolOverviews(self.snapshots, gateway, visibility, self.skills, self.profiles.all)
-        self.native_changes = NativeChanges(
-            self.snapshots, gateway, self.native, self.tool_overviews, self.text_contents, visibility.find_view
-        )
-        self.propose_skills = ProposeSkills(
-            items, skills, self.catalogue_index, self.model.embedder, self.language_model
-        )
-        self.resync = Resync(gateway, self.sync, items, skills)
-        self.token_costs = TokenCosts(items, self.snapshots, visibility)
-        self.tool_map = DrawToolMap(self.catalogue_index, self.snapshots, visibility.find_view)
-
-    def _build_text_services(self, retriever: Retriever) -> None:
-        index, embedder, observability = self.index, self.text_model.embedder, self.observability
-        self.large_results = LargeResults(
-            self.result_store, embedder, self.settings.result_tokens, self.visibility.find_profile
-        )
-        self.document_search = self._build_document_search(retriever)
-        self.knowledge_search = KnowledgeSearch(
-            retriever,
-            index,
-            self.knowledge,
-            observability.events,
-            language_model=self.language_model,
-            span=observability.span,
-        )
-        self.ingest_documents = IngestDocuments(self.documents, index, embedder)
-
-    @cached_property
-    def ingest_knowledge(self) -> IngestKnowledge:
-        return build_knowledge_ingest(self.knowledge_store, self.index, self.text_model.embedder, self.language_model)
-
-    @cached_property
-    def import_knowledge(self) -> ImportKnowledge:
-        return build_knowledge_import(self.knowledge_store, self.index, self.text_model.embedder, self.ingest_knowledge)
-
-    @cached_property
-    def _ingestion(self) -> tuple[IngestJobs, JobRunner]:
-        return build_jobs(self.settings, self.job_store, self.ingest_documents, self.ingest_knowledge)
-
-    @property
-    def jobs(self) -> IngestJobs:
-        return self._ingestion[0]
-
-    @property
-    def job_runner(self) -> JobRunner:
-        return self._ingestion[1]
+        self.code = CodeMode(settings, stores, self.argument_checker, observability, catalogue, servers, tools)
+        servers.connections.add_workflows(self.code.open_workflow_server)
+        observability.watch_caches(self.model, self.text_model, tools.search, tools.hierarchical_search)
 
     async def count_indexed_tools(self) -> int:
         """The number of tools, prompts and resources in the index."""
@@ -287,64 +136,9 @@ class App:
         seconds = current_limits().probe
         try:
             async with asyncio.timeout(seconds):
-                await asyncio.gather(self.item_store.ping(), self.catalogue_index.count(TOOLS))
+                await asyncio.gather(self.stores.items.ping(), self.catalogue_index.count(TOOLS))
         except TimeoutError:
             raise Unavailable(f"the store or the index does not answer within {seconds:g} seconds") from None
-
-    def _build_tool_searches(self, gateway: Gateway) -> tuple[ToolSearch, HierarchicalSearch]:
-        ranking, snapshots, events = self.tool_ranking, self.snapshots, self.observability.events
-        variants = Variants(gateway.find_spec, gateway.get_position, lambda: gateway.version)
-        starting, counted = StartingServers(gateway, self.visibility), self.visibility.count_by_skill
-        lacking = self.sync.count_lacking_vectors
-        return (
-            ToolSearch(
-                ranking, snapshots, starting=starting, variants=variants, events=events, count_lacking_vectors=lacking
-            ),
-            HierarchicalSearch(
-                ranking, snapshots, starting=starting, variants=variants, count_by_skill=counted, events=events
-            ),
-        )
-
-    def _build_snapshots(self, retriever: Retriever) -> CatalogueSnapshots:
-        return CatalogueSnapshots(
-            self.item_store,
-            self.catalogue_index,
-            retriever.similarity,
-            steps=ToolSteps(self.feedback_store, retriever.model or "", is_on=self.settings.feedback),
-            capabilities=load_capabilities(self.settings.search_capabilities),
-        )
-
-    def _build_sync(self) -> Sync:
-        settings = self.settings
-        embedder, language_model = self.model.embedder, self.language_model
-        return Sync(
-            self.item_store,
-            self.skill_store,
-            self.catalogue_index,
-            embedder,
-            cache=None if settings.search_no_cache else EmbeddingFiles(settings.data / "cache" / "embeddings"),
-            classifier=EmbeddingClassifier(embedder) if embedder else None,
-            refiner=LlmClassifier(language_model) if language_model else None,
-            on_change=self.snapshots.advance,
-            version=self.catalogue_version,
-            configuration=str(settings.config.expanduser().absolute()) if settings.config else "",
-            feedback=self.feedback_store,
-            learns=settings.feedback,
-            screening=Screening(self.pin_store, self.item_store, policy=TrustPolicy(settings.quarantine)),
-            reader=DefinitionReader(language_model) if language_model else None,
-        )
-
-    def _build_document_search(self, retriever: Retriever) -> DocumentSearch:
-        return DocumentSearch(
-            retriever,
-            self.index,
-            self.documents,
-            self.plans,
-            PageTokens((self.settings.page_secret or secrets.token_urlsafe(32)).encode()),
-            self.observability.events,
-            reranker=self.reranker,
-            span=self.observability.span,
-        )
 
 
 @asynccontextmanager
@@ -372,26 +166,26 @@ async def open_app(
         _close_at_exit(
             stack,
             app.logins,
-            app.login_flows,
-            app.snapshots,
-            app.sync,
-            app.gateway,
-            app.verifier,
-            app.keys,
-            app.feedback,
-            app.native_changes,
+            app.servers.login_flows,
+            app.catalogue.snapshots,
+            app.catalogue.sync,
+            app.servers.gateway,
+            app.access.verifier,
+            app.access.keys,
+            app.tools.feedback,
+            app.tools.native_changes,
             app.code,
         )
-        await seed_skills(app.skill_store, settings, catalogue)
+        await seed_skills(app.stores.skills, settings, catalogue)
         if app.catalogue_version:
-            app.snapshots.start_following(app.catalogue_version)
+            app.catalogue.snapshots.start_following(app.catalogue_version)
         if serving:
-            await app.keys.load()
-            gateway = app.gateway
+            await app.access.keys.load()
+            gateway = app.servers.gateway
             app.logins.start_following(lambda name: gateway.reconnect(name.server, name.user, "its login has changed"))
-            _close_at_exit(stack, app.job_runner, app.tool_map)
-            app.tool_map.start_following()
-            await app.job_runner.start(alone=not settings.index)
+            _close_at_exit(stack, app.texts.job_runner, app.tools.tool_map)
+            app.tools.tool_map.start_following()
+            await app.texts.job_runner.start(alone=not settings.index)
             await app.code.prepare()
         yield app
 
@@ -408,8 +202,8 @@ async def _open_adapters(
     model, text_model = await _open_models(settings, index, stack)
     database = await asyncio.to_thread(Database, store_url(settings))
     _close_at_exit(stack, database)
-    knowledge, knowledge_store = await open_reader(settings, database), open_store(settings, database)
-    _close_at_exit(stack, knowledge, knowledge_store)
+    knowledge, knowledge_writer = await open_reader(settings, database), open_store(settings, database)
+    _close_at_exit(stack, knowledge, knowledge_writer)
     own = index, database
     if demo:
         own = await _open_demo(settings, stack, model.embedder, fresh_index, serving, catalogue)
@@ -424,19 +218,8 @@ async def _open_adapters(
         text_model=text_model,
         index=index,
         catalogue_index=own[0],
-        item_store=SqlItems(own[1]),
-        skill_store=SqlSkills(own[1]),
-        feedback_store=SqlFeedback(own[1]),
-        pin_store=SqlPins(own[1]),
-        result_store=SqlResults(database),
-        workflow_store=SqlWorkflows(database),
-        documents=SqlDocuments(database),
-        key_store=SqlKeys(database),
-        approval_store=SqlApprovals(database),
+        stores=build_stores(database, own[1], knowledge, knowledge_writer),
         logins=build_logins(settings, database),
-        knowledge=knowledge,
-        knowledge_store=knowledge_store,
-        job_store=SqlJobs(database),
         registry=open_registry(database, index, model.embedder, observability.events),
         language_model=language_model,
         reranker=reranker,
@@ -455,7 +238,8 @@ async def _open_index(
         _prepare_folder(settings)
     index = open_index(settings)
     _close_at_exit(stack, index)
-    stale = (TOOLS, SKILLS) if settings.search_no_cache and not is_shared and catalogue != "leave" else ()
+    is_stale = settings.search_no_cache and not is_shared and catalogue != "leave"
+    stale = (TOOLS, SKILLS) if is_stale else ()
     await drop_collections(index, ALL if fresh else stale, damaged=serving)
     return index
 

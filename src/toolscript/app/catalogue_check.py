@@ -16,15 +16,15 @@ def build_catalogue_check(app: App) -> CatalogueCheck:
     from toolscript.services.catalogue_check.check import CatalogueCheck
     from toolscript.services.catalogue_check.trial import TextTrial
 
-    embedder, index, gateway = app.model.embedder, app.catalogue_index, app.gateway
+    embedder, index, gateway = app.model.embedder, app.catalogue_index, app.servers.gateway
     variants = Variants(gateway.find_spec, gateway.get_position)
-    trial = TextTrial(embedder, index, app.snapshots.capabilities, app.settings.search_alpha, variants)
+    trial = TextTrial(embedder, index, app.catalogue.snapshots.capabilities, app.settings.search_alpha, variants)
     return CatalogueCheck(
         index,
-        app.snapshots,
-        app.visibility.find_view,
-        app.tool_search,
-        app.feedback_store,
+        app.catalogue.snapshots,
+        app.catalogue.visibility.find_view,
+        app.tools.search,
+        app.stores.feedback,
         trial,
         app.language_model,
     )

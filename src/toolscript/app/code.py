@@ -8,20 +8,17 @@ from dataclasses import replace
 from functools import cache, cached_property
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Protocol
 
 from toolscript.adapters.sandbox.bounded_json import read_json, write_json
+from toolscript.app.catalogue import CatalogueServices
 from toolscript.app.observability import Observability
+from toolscript.app.servers import ServerServices
+from toolscript.app.stores import Stores
+from toolscript.app.tools import ToolServices
 from toolscript.domain.errors import Invalid, InvalidArguments, Unavailable
 from toolscript.domain.programs import MAX_LIMITS, Language, RunLimits
-from toolscript.ports.results import ResultStore
 from toolscript.ports.sandboxes import Sandbox
 from toolscript.ports.schemas import ArgumentChecker
-from toolscript.ports.workflows import WorkflowStore
-from toolscript.services.catalogue.quarantine_review import QuarantineReview
-from toolscript.services.catalogue.snapshot import CatalogueSnapshots
-from toolscript.services.catalogue.sync import Sync
-from toolscript.services.catalogue.visibility import Visibility
 from toolscript.services.code.host import HostServices
 from toolscript.services.code.run import RunCode, check_limits
 from toolscript.services.code.sessions import SessionResults
@@ -29,12 +26,7 @@ from toolscript.services.code.slots import MAX_NESTED_RUNS, MAX_RUNS
 from toolscript.services.code.toolset import Toolsets
 from toolscript.services.code.workflow_server import WorkflowServer
 from toolscript.services.code.workflows import MAX_DEPTH, Workflows
-from toolscript.services.servers.gateway import Gateway
-from toolscript.services.support.call_admission import CallAdmission
 from toolscript.services.support.configured_secrets import list_configured_secrets
-from toolscript.services.tools.call import CallTool
-from toolscript.services.tools.feedback import Feedback
-from toolscript.services.tools.hybrid_search import ToolSearch
 from toolscript.settings import Settings
 
 READY = "ready"
@@ -78,34 +70,25 @@ def read_max_limits(settings: Settings) -> RunLimits:
         ) from error
 
 
-class CodeParts(Protocol):
-    """What code mode needs of an application."""
-
-    settings: Settings
-    admission: CallAdmission
-    result_store: ResultStore
-    workflow_store: WorkflowStore
-    argument_checker: ArgumentChecker
-    observability: Observability
-    sync: Sync
-    quarantine: QuarantineReview
-    gateway: Gateway
-    snapshots: CatalogueSnapshots
-    visibility: Visibility
-    call_tool: CallTool
-    tool_search: ToolSearch
-    feedback: Feedback
-
-
 class CodeMode:
     """The sandboxes of an application, and the service that runs programs in them."""
 
-    def __init__(self, app: CodeParts) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        stores: Stores,
+        checker: ArgumentChecker,
+        observability: Observability,
+        catalogue: CatalogueServices,
+        servers: ServerServices,
+        tools: ToolServices,
+    ) -> None:
         """Opens nothing yet, because the packages are slow to import. Raises Invalid."""
-        self._app = app
-        self.states = describe_languages(app.settings)
-        self.languages = list_languages(app.settings)
-        self.max_limits = read_max_limits(app.settings)
+        self._settings, self._stores, self._checker, self._observability = settings, stores, checker, observability
+        self._catalogue, self._servers, self._tools = catalogue, servers, tools
+        self.states = describe_languages(settings)
+        self.languages = list_languages(settings)
+        self.max_limits = read_max_limits(settings)
         self._sandboxes: dict[Language, Sandbox] = {}
         self._preparing: asyncio.Task[None] | None = None
 
@@ -116,49 +99,49 @@ class CodeMode:
 
     @cached_property
     def toolsets(self) -> Toolsets:
-        app = self._app
-        return Toolsets(app.snapshots, app.visibility, lambda: app.gateway.statuses)
+        gateway = self._servers.gateway
+        return Toolsets(self._catalogue.snapshots, self._catalogue.visibility, lambda: gateway.statuses)
 
     @cached_property
     def run_code(self) -> RunCode:
         """The service. Imports what it needs when it is used first."""
-        app = self._app
+        settings, gateway, tools = self._settings, self._servers.gateway, self._tools
+        find_profile = self._catalogue.visibility.find_profile
         services = HostServices(
-            app.call_tool,
-            app.tool_search,
-            app.feedback,
+            tools.call,
+            tools.search,
+            tools.feedback,
             self.toolsets,
-            SessionResults(app.result_store, app.visibility.find_profile, read_json, write_json),
-            app.settings.search_threshold,
+            SessionResults(self._stores.results, find_profile, read_json, write_json),
+            settings.search_threshold,
         )
         return RunCode(
             self._open_sandboxes(),
             self.states,
             services,
-            app.admission,
-            app.observability.events,
-            app.observability.span,
+            self._servers.admission,
+            self._observability.events,
+            self._observability.span,
             max_limits=self.max_limits,
-            digests_programs=app.settings.audit_arguments == "digest",
-            list_secrets=lambda: list_configured_secrets(app.gateway.specs.values()),
+            digests_programs=settings.audit_arguments == "digest",
+            list_secrets=lambda: list_configured_secrets(gateway.specs.values()),
         )
 
     @cached_property
     def workflows(self) -> Workflows:
-        app = self._app
+        gateway = self._servers.gateway
         return Workflows(
-            app.workflow_store,
+            self._stores.workflows,
             lambda: self.run_code,
-            app.sync,
-            app.quarantine,
-            app.argument_checker,
+            self._catalogue.sync,
+            self._catalogue.quarantine,
+            self._checker,
             self.languages,
             self.toolsets,
-            list_statuses=lambda: app.gateway.statuses,
+            list_statuses=lambda: gateway.statuses,
         )
 
-    @cached_property
-    def workflow_server(self) -> WorkflowServer:
+    def open_workflow_server(self) -> WorkflowServer:
         """The workflows as a server of the gateway."""
         return WorkflowServer(self.workflows)
 

@@ -32,18 +32,16 @@ class Servers:
     """Connects to MCP servers and APIs. Imports the MCP package with the first connection, in a thread: the import
     takes a second, and a gateway answers searches meanwhile."""
 
-    def __init__(
-        self,
-        max_answer_bytes: int,
-        tokens: AccessTokens | None = None,
-        get_workflows: Callable[[], ToolServer] | None = None,
-        data: Path | None = None,
-    ) -> None:
-        """`get_workflows` returns the server of workflows, which is part of this process."""
+    def __init__(self, max_answer_bytes: int, tokens: AccessTokens | None = None, data: Path | None = None) -> None:
+        """`tokens` are the tokens of logins; `data` is the folder for the homes of sandboxes."""
         self._max_answer_bytes = max_answer_bytes
         self._tokens = tokens
-        self._get_workflows = get_workflows
         self._data = data
+        self._get_workflows: Callable[[], ToolServer] | None = None
+
+    def add_workflows(self, get_server: Callable[[], ToolServer]) -> None:
+        """Adds the server of workflows, which is part of this process. It calls tools, so it is built after them."""
+        self._get_workflows = get_server
 
     @asynccontextmanager
     async def connect(
@@ -69,6 +67,11 @@ class Servers:
         return McpServers(self._max_answer_bytes, self._tokens, self._data)
 
 
+def open_servers(settings: Settings, tokens: AccessTokens | None = None) -> Servers:
+    """What connects to the servers. `tokens` are the tokens of logins."""
+    return Servers(settings.call_max_mib * 2**20, tokens, settings.data)
+
+
 def open_admission(
     settings: Settings, buckets: RateBuckets, find_profile: Callable[[str], Profile | None]
 ) -> CallAdmission:
@@ -83,18 +86,16 @@ def open_admission(
 
 def open_gateway(
     settings: Settings,
+    servers: ToolServers,
     sync: Sync | None = None,
-    tokens: AccessTokens | None = None,
     admission: CallAdmission | None = None,
-    get_workflows: Callable[[], ToolServer] | None = None,
     *,
     demo: bool = False,
 ) -> Gateway:
-    """The gateway; without a `sync` it connects to servers and leaves the catalogue alone. `tokens` are the tokens of
-    logins. `get_workflows` returns the server of workflows. The gateway of the `demo` has no servers."""
+    """The gateway. Without a `sync` it connects to servers and leaves the catalogue alone. The demo's gateway has no
+    servers."""
     limits = replace(current_limits(), connect=settings.connect_timeout, call=settings.call_timeout)
-    build = DemoGateway if demo else Gateway
-    return build(Servers(settings.call_max_mib * 2**20, tokens, get_workflows, settings.data), sync, limits, admission)
+    return (DemoGateway if demo else Gateway)(servers, sync, limits, admission)
 
 
 def open_index(settings: Settings) -> VectorIndex:

@@ -64,15 +64,15 @@ async def find_grant(
         may_be_valid = is_key(token) or is_key(key) or (settings.oauth_resource and token)
         if may_be_valid or not requires_key(settings):
             raise Unavailable(STILL_STARTING)
-    elif found := await app.keys.find(token) or await app.keys.find(key):
+    elif found := await app.access.keys.find(token) or await app.access.keys.find(key):
         with_token = {Scope.DOCUMENTS} if token and not is_key(token) else set()
         return Grant(found.name, found.scopes | _list_public_scopes(settings) | with_token, limit=found.limit)
-    elif not requires_key(settings) and (is_owner or not await app.keys.exist()):
+    elif not requires_key(settings) and (is_owner or not await app.access.keys.exist()):
         return Grant()
-    if app and token and is_local_token(app.local_key, token):
+    if app and token and is_local_token(app.access.local_key, token):
         return Grant(OWNER_NAME)
     if app and token and settings.oauth_resource:
-        grant = await app.verifier.authorize(token)
+        grant = await app.access.verifier.authorize(token)
         return replace(grant, scopes=grant.scopes | _list_public_scopes(settings))
     raise build_unauthorized(LOGIN_REQUIRED if settings.oauth_resource else KEY_REQUIRED)
 
@@ -85,8 +85,8 @@ def choose_profile(app: App, grant: Grant, requested: str | None = None, *, is_m
     Raises NotFound and Forbidden for a requested profile.
     """
     sees_everything = not is_mcp and grant.caller in {OPERATOR, OWNER_NAME}
-    chosen = None if sees_everything else app.profiles.choose(requested, key=grant.caller, claims=grant.claims)
-    return chosen if chosen and app.profiles.find(chosen) else None
+    chosen = None if sees_everything else app.access.profiles.choose(requested, key=grant.caller, claims=grant.claims)
+    return chosen if chosen and app.access.profiles.find(chosen) else None
 
 
 def requires_key(settings: Settings) -> bool:
@@ -133,7 +133,7 @@ async def identify_principal(app: App, headers: Mapping[str, str], *, is_owner: 
             "this is the gateway's key, which belongs to no tenant: send it as `X-API-Key: KEY`, and a tenant's token "
             "as `Authorization: Bearer TOKEN`"
         )
-    return await app.verifier.verify(token.strip())
+    return await app.access.verifier.verify(token.strip())
 
 
 async def find_tenant(app: App, headers: Mapping[str, str]) -> str | None:
@@ -145,7 +145,7 @@ async def find_tenant(app: App, headers: Mapping[str, str]) -> str | None:
 
 
 async def _identify_by_key(app: App, secret: str) -> Principal:
-    key = await app.keys.find(secret)
+    key = await app.access.keys.find(secret)
     if key is None:
         raise build_unauthorized("this key is not valid: it is unknown, expired or revoked")
     set_request(replace(current_request(), caller_name=key.name))
@@ -185,7 +185,7 @@ async def require_answer_caller(
 def is_data_owner(app: App, headers: Mapping[str, str]) -> bool:
     """Whether a command of the data folder's owner sends the request."""
     token = _read_bearer(headers)
-    return bool(token) and is_local_token(app.local_key, token)
+    return bool(token) and is_local_token(app.access.local_key, token)
 
 
 async def admit_client(app: App, headers: Mapping[str, str], address: str | None) -> None:
@@ -193,7 +193,7 @@ async def admit_client(app: App, headers: Mapping[str, str], address: str | None
     not counted. Raises RateLimited."""
     if is_data_owner(app, headers):
         return
-    await app.knowledge_rates.admit(get_client_key(address or ""))
+    await app.access.knowledge_rates.admit(get_client_key(address or ""))
 
 
 def identify_caller(grant: Grant, address: str | None) -> Caller:

@@ -115,7 +115,7 @@ async def _use_full_disk(folder: Path) -> None:
     settings = load_settings(data_dir=folder / "data", search_model="hashed-64")
     seen: dict[str, Any] = {}
     async with open_app(settings, serving=True) as app:
-        await app.sync.run([Item("git", "log", "Shows commits.")])
+        await app.catalogue.sync.run([Item("git", "log", "Shows commits.")])
         sink = app.observability.audit_sink
         assert sink
         async with serve(app) as url, httpx.AsyncClient(base_url=url, timeout=60) as client:
@@ -151,7 +151,7 @@ async def _use_full_disk(folder: Path) -> None:
             await wait_for(lambda: not sink._waiting)
             await look("after")
     async with open_app(settings) as app:
-        events = (await app.call_log.list_events(AuditQuery(AuditKind.SEARCHES, limit=1000))).events
+        events = (await app.tools.call_log.list_events(AuditQuery(AuditKind.SEARCHES, limit=1000))).events
         seen["kept"] = len(events)
     sys.stdout.write(json.dumps(seen))
 

@@ -35,18 +35,18 @@ async def test_fastmcp_serves_agent_skills_to_us_and_reads_them_from_us(tmp_path
         "port": 0,
     }
     async with open_app(load_settings(variables={}, **settings), serving=True) as app:
-        await app.gateway.apply([theirs, build_folder_server((str(tmp_path / "ours"),))])
-        await app.gateway.settle(60)
-        assert [status.problems for status in app.gateway.statuses] == [(), ()]
-        items = {item.id: item.type for item in await app.list_tools.matching(None)}
+        await app.servers.gateway.apply([theirs, build_folder_server((str(tmp_path / "ours"),))])
+        await app.servers.gateway.settle(60)
+        assert [status.problems for status in app.servers.gateway.statuses] == [(), ()]
+        items = {item.id: item.type for item in await app.tools.listing.matching(None)}
         assert items == {
             "agent-skills__agent_skill:taxes": ItemType.AGENT_SKILL,
             "ops__add": ItemType.TOOL,
             "ops__agent_skill:release-notes": ItemType.AGENT_SKILL,
         }
-        found = await app.tool_search.search("walrus", threshold=0.0, alpha=0.0)
+        found = await app.tools.search.search("walrus", threshold=0.0, alpha=0.0)
         assert found.hits[0].id == "ops__agent_skill:release-notes"
-        result = await app.call_tool.call("ops__agent_skill:release-notes", {"path": "references/a b.md"})
+        result = await app.tools.call.call("ops__agent_skill:release-notes", {"path": "references/a b.md"})
         assert result.structured["contents"][0]["text"] == "Short."
         async with serve(app) as url:
             client = await asyncio.create_subprocess_exec(

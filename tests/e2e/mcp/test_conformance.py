@@ -74,8 +74,8 @@ async def url(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> A
     given = {"data_dir": folder / "data", "search_model": "hashed-64", "index": "memory:", "port": 0}
     configuration = load_configuration(file, home=folder, folder=folder, environment={})
     async with open_app(load_settings(variables={}, **given), serving=True) as app:
-        await app.gateway.apply(configuration.servers)
-        await app.gateway.settle(TIMEOUT_SECONDS)
+        await app.servers.gateway.apply(configuration.servers)
+        await app.servers.gateway.settle(TIMEOUT_SECONDS)
         async with serve(app) as served:
             yield served
 

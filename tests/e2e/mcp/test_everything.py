@@ -198,8 +198,8 @@ async def over_http(folder: Path, configuration: Path, **options: Any) -> AsyncI
     settings = load_settings(variables={}, data_dir=folder / "data", search_model="hashed-64", index="memory:", port=0)
     servers = load_configuration(configuration, home=folder, folder=folder, environment={}).servers
     async with open_app(settings, serving=True) as app:
-        await app.gateway.apply(servers)
-        await app.gateway.settle(TIMEOUT_SECONDS)
+        await app.servers.gateway.apply(servers)
+        await app.servers.gateway.settle(TIMEOUT_SECONDS)
         async with serve(app) as url, connect(f"{url}/mcp", **options) as client:
             yield client
 

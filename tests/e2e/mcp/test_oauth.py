@@ -103,7 +103,7 @@ async def test_a_client_logs_in_by_itself_and_searches(tmp_path: Path, authoriza
     memory, user = Memory(), User()
     async with open_app(make_settings(tmp_path, authorization), serving=True) as app:
         await fill_searches(app)
-        await app.sync.run([Item("disk", "read_file", "Read a file")])
+        await app.catalogue.sync.run([Item("disk", "read_file", "Read a file")])
         async with serve(app) as url, connect(url, memory, user) as client:
             tools = {tool.name for tool in (await client.list_tools()).tools}
             found = await client.call_tool("search_tools", {"query": "read a file"})

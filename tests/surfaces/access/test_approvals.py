@@ -34,8 +34,8 @@ async def app(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> A
         variables={}, data_dir=tmp_path_factory.mktemp("approvals"), search_model="hashed-64", approval="writes"
     )
     async with open_app(settings, serving=True) as opened:
-        await opened.gateway.apply([make_scripted_server("box", tools=["echo"])])
-        await opened.gateway.settle(60.0)
+        await opened.servers.gateway.apply([make_scripted_server("box", tools=["echo"])])
+        await opened.servers.gateway.settle(60.0)
         yield opened
 
 
@@ -50,11 +50,11 @@ async def connect(app: App, **settings: Any) -> AsyncIterator[httpx.AsyncClient]
 
 def sign_in(app: App) -> Headers:
     """What a page sends that `toolscript open` has signed in."""
-    return {"Authorization": f"Bearer {app.sign_ins.redeem(create_sign_in_code(app.local_key))}"}
+    return {"Authorization": f"Bearer {app.access.sign_ins.redeem(create_sign_in_code(app.access.local_key))}"}
 
 
 async def create_key(app: App, name: str, *scopes: Scope) -> Headers:
-    _, secret = await app.keys.create(name, scopes)
+    _, secret = await app.access.keys.create(name, scopes)
     return {"X-API-Key": secret}
 
 
@@ -103,7 +103,7 @@ async def test_the_owner_of_a_machine_without_credentials_decides_about_nothing(
                 refused = await client.request(method, path, headers=headers)
                 assert refused.status_code in {401, 403}, (headers, path, refused.text)
         assert "`toolscript open`" in (await client.get(PATH, headers=page)).json()["error"]["message"]
-        await app.approvals.pending.decide(call_id, PendingState.DECLINED, decider=None)
+        await app.tools.approvals.pending.decide(call_id, PendingState.DECLINED, decider=None)
 
 
 async def test_a_key_needs_the_scope_admin_and_decides_about_no_call_of_its_own(app: App) -> None:
@@ -121,7 +121,7 @@ async def test_a_key_needs_the_scope_admin_and_decides_about_no_call_of_its_own(
         assert (await client.post(f"{PATH}/{call_id}/approve", headers=admin)).status_code == 200
         assert await wait(client, "b", admin) == own
         assert (await client.post(ECHO, json={"text": "b"}, headers=agent)).json() == {"text": "b"}
-        token = {"Authorization": f"Bearer {local_token(app.local_key, 'default')}"}
+        token = {"Authorization": f"Bearer {local_token(app.access.local_key, 'default')}"}
         assert (await client.post(f"{PATH}/{own}/decline", headers=token | admin)).status_code == 200
 
 
@@ -133,7 +133,7 @@ async def test_the_operator_decides_about_the_calls_of_others(app: App) -> None:
         assert (await client.post(f"{PATH}/{own}/approve", headers=operator)).status_code == 403
         assert (await client.post(f"{PATH}/{call_id}/decline", headers=operator)).status_code == 200
         # A command on the machine sends both.
-        token = {"Authorization": f"Bearer {local_token(app.local_key, 'default')}"}
+        token = {"Authorization": f"Bearer {local_token(app.access.local_key, 'default')}"}
         assert (await client.post(f"{PATH}/{own}/decline", headers=operator | token)).status_code == 200
 
 
@@ -144,8 +144,8 @@ async def test_gateways_that_share_a_store_share_decisions(tmp_path: Path) -> No
     for name in ("one", "two"):
         settings = load_settings(variables={}, data_dir=tmp_path / name, index="memory:", **shared)
         async with open_app(settings) as app, connect(app) as client:
-            await app.gateway.apply([server])
-            await app.gateway.settle(60.0)
+            await app.servers.gateway.apply([server])
+            await app.servers.gateway.settle(60.0)
             if name == "one":
                 call_id = await wait(client, "d")
             else:

@@ -43,7 +43,7 @@ async def connect(app: App, **settings: Any) -> AsyncIterator[httpx.AsyncClient]
 
 def sign_in(app: App) -> Headers:
     """What a page sends that `toolscript open` has signed in."""
-    return {"Authorization": f"Bearer {app.sign_ins.redeem(create_sign_in_code(app.local_key))}"}
+    return {"Authorization": f"Bearer {app.access.sign_ins.redeem(create_sign_in_code(app.access.local_key))}"}
 
 
 async def create(client: httpx.AsyncClient, headers: Headers, name: str, *scopes: str, **more: Any) -> httpx.Response:
@@ -83,7 +83,7 @@ async def test_the_signed_in_owner_creates_lists_and_revokes_a_key(app: App) -> 
 async def test_bad_requests_create_no_key(app: App, body: dict[str, Any]) -> None:
     async with connect(app) as client:
         assert (await client.post(PATH, json=body, headers=sign_in(app))).status_code in {400, 422}
-    assert await app.keys.list_all() == []
+    assert await app.access.keys.list_all() == []
 
 
 async def test_callers_without_credentials_and_ordinary_keys_manage_no_keys(app: App) -> None:
@@ -92,16 +92,16 @@ async def test_callers_without_credentials_and_ordinary_keys_manage_no_keys(app:
         for headers in ({}, page):
             assert (await create(client, headers, "mine", "search")).status_code == 403
         others = [scope for scope in Scope if scope is not Scope.ADMIN]
-        _, ordinary = await app.keys.create("ordinary", others, tenant="acme")
+        _, ordinary = await app.access.keys.create("ordinary", others, tenant="acme")
         for headers in ({}, page, {"X-API-Key": ordinary}):
             assert (await create(client, headers, "mine", "search")).status_code == 403
             assert (await client.get(PATH, headers=headers)).status_code == 403
             assert (await client.post(f"{PATH}/ordinary/revoke", headers=headers)).status_code == 403
-    assert [(key.name, key.revoked_at) for key in await app.keys.list_all()] == [("ordinary", None)]
+    assert [(key.name, key.revoked_at) for key in await app.access.keys.list_all()] == [("ordinary", None)]
 
 
 async def test_an_administrators_key_gives_no_scope_that_it_lacks_and_no_documents(app: App) -> None:
-    _, secret = await app.keys.create("admin", [Scope.ADMIN, Scope.SEARCH, Scope.DOCUMENTS], tenant="acme")
+    _, secret = await app.access.keys.create("admin", [Scope.ADMIN, Scope.SEARCH, Scope.DOCUMENTS], tenant="acme")
     admin = {"X-API-Key": secret}
     async with connect(app) as client:
         for scope in ("call", "knowledge", "metrics", "documents"):

@@ -39,8 +39,8 @@ async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
     """An application with a key, and with a document of the tenant of the settings."""
     settings = load_settings(variables={}, data_dir=tmp_path_factory.mktemp("owner"), search_model="hashed-64")
     async with open_app(settings, serving=True) as opened:
-        await opened.ingest_documents.put(settings.tenant, [Document("report", "the tides of this machine")])
-        await opened.keys.create("me", [Scope.DOCUMENTS], tenant="acme")
+        await opened.texts.ingest_documents.put(settings.tenant, [Document("report", "the tides of this machine")])
+        await opened.access.keys.create("me", [Scope.DOCUMENTS], tenant="acme")
         yield opened
 
 
@@ -72,7 +72,7 @@ async def test_on_loopback_the_owner_stays_in_after_a_key_was_created(app: App) 
 
 
 async def test_a_key_of_another_tenant_is_answered_with_its_documents_alone(app: App) -> None:
-    _, secret = await app.keys.create("app", [Scope.DOCUMENTS], tenant="acme")
+    _, secret = await app.access.keys.create("app", [Scope.DOCUMENTS], tenant="acme")
     async with connect(app) as http:
         assert (await http.get("/documents/report", headers={"X-API-Key": secret})).status_code == 404
         assert (await http.get("/search?q=x", headers={"X-API-Key": secret})).status_code == 403
@@ -143,7 +143,7 @@ async def test_keys_can_be_required_before_any_was_created(tmp_path: Path) -> No
 
 @pytest.mark.req("W-02")
 async def test_a_link_signs_the_owner_in_once(app: App) -> None:
-    code = create_sign_in_code(app.local_key)
+    code = create_sign_in_code(app.access.local_key)
     async with connect(app, require_key=True) as http:
         assert (await http.get("/search?q=x", headers={"Authorization": f"Bearer {code}"})).status_code == 401
         answer = (await http.post("/api/v1/sign-in", json={"code": code})).json()

@@ -23,7 +23,7 @@ def synced_demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     async def sync() -> None:
         async with open_app(load_settings(data_dir=data, search_model="hashed-64", variables={}), demo=True) as app:
-            await app.sync.run(load_demo_items())
+            await app.catalogue.sync.run(load_demo_items())
 
     asyncio.run(sync())
     return data

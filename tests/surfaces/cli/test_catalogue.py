@@ -59,7 +59,7 @@ def test_the_command_has_the_defaults_of_the_service() -> None:
 
 @pytest.fixture
 async def http(app: App) -> AsyncIterator[httpx.AsyncClient]:
-    await app.sync.run([Item("zoo", "feed"), Item("zoo", "open", "Opens the doors.")])
+    await app.catalogue.sync.run([Item("zoo", "feed"), Item("zoo", "open", "Opens the doors.")])
     transport = httpx.ASGITransport(create_http_app(ServedApp(app.settings, app)), client=("127.0.0.1", 1))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         yield client
@@ -71,6 +71,6 @@ async def test_http_needs_the_scope_admin_and_values_in_range(app: App, http: ht
     for query in ("similarity=0.1", "similarity=nan", "proposals=21", "proposals=-1", "propose=3"):
         assert (await http.get(f"{PATH}?{query}")).status_code in (400, 422), query
     assert (await http.get(PATH, params={"proposals": 1})).status_code == 503
-    _, secret = await app.keys.create("searcher", [Scope.SEARCH])
+    _, secret = await app.access.keys.create("searcher", [Scope.SEARCH])
     http.headers["Authorization"] = f"Bearer {secret}"
     assert (await http.get(PATH)).status_code == 403

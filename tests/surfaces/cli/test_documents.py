@@ -175,7 +175,7 @@ def test_pruning_leaves_alone_what_was_not_ingested(small_folder: Path, notes: P
     async def put() -> None:
         async with open_app(load_settings(variables={}, data_dir=small_folder, search_model="hashed-64")) as app:
             others = Document("other", "Put by somebody else.", metadata={"path": str(notes / "gone.txt")})
-            await app.ingest_documents.put("default", [others])
+            await app.texts.ingest_documents.put("default", [others])
 
     asyncio.run(put())
     assert run_json("ingest", "notes", "--prune")["removed"] == 0

@@ -40,7 +40,7 @@ def prepared(synced_demo: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     async def fill() -> None:
         async with open_app(load_settings(data_dir=data, search_model="hashed-64", variables={}), demo=True) as app:
             for name, tool in (("Time Travel", EVENT), ("Reading Glasses", READ), ("Choirs", None)):
-                await app.skill_store.add_suggestion(Suggestion(name, f"All of {name}.", tool, keywords=("why",)))
+                await app.stores.skills.add_suggestion(Suggestion(name, f"All of {name}.", tool, keywords=("why",)))
 
     asyncio.run(fill())
     return data

@@ -67,15 +67,15 @@ async def open_code_mode(folder: Path, language: str) -> AsyncIterator[App]:
         variables={}, data_dir=folder, search_model="hashed-64", index="memory:", port=0, code=language
     )
     async with open_app(settings, serving=True) as opened:
-        await opened.gateway.apply([make_scripted_server("box", tools=TOOLS)])
-        await opened.gateway.settle(TIMEOUT_SECONDS)
+        await opened.servers.gateway.apply([make_scripted_server("box", tools=TOOLS)])
+        await opened.servers.gateway.settle(TIMEOUT_SECONDS)
         yield opened
 
 
 @pytest.fixture(scope="module")
 async def app(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
     async with open_code_mode(tmp_path_factory.mktemp("code"), "python") as opened:
-        opened.profiles.replace(
+        opened.access.profiles.replace(
             [Profile("few", allow=ItemRules(tools=("box__echo",))), Profile("nothing", allow=ItemRules())]
         )
         yield opened
@@ -105,15 +105,15 @@ async def open_workflows(folder: Path, languages: str) -> AsyncIterator[CodeClie
         variables={}, data_dir=folder, search_model="hashed-64", index="memory:", port=0, code=languages
     )
     async with open_app(settings, serving=True) as app:
-        app.profiles.replace(
+        app.access.profiles.replace(
             [
                 Profile("few", allow=ItemRules(tools=("box__echo",))),
                 Profile("all", allow=ItemRules(servers=("box", "workflows"))),
                 Profile("half", allow=ItemRules(servers=("workflows",))),
             ]
         )
-        await app.gateway.apply([make_scripted_server("box", tools=TOOLS), WORKFLOW_SERVER])
-        await app.gateway.settle(TIMEOUT_SECONDS)
+        await app.servers.gateway.apply([make_scripted_server("box", tools=TOOLS), WORKFLOW_SERVER])
+        await app.servers.gateway.settle(TIMEOUT_SECONDS)
         async with serve(app) as url, httpx.AsyncClient(base_url=url, timeout=TIMEOUT_SECONDS) as http:
             yield CodeClient(http, app)
 

@@ -34,8 +34,8 @@ async def app(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> A
         variables={}, data_dir=folder, search_model="hashed-64", index="memory:", code="python", approval="writes"
     )
     async with open_app(settings) as opened:
-        await opened.gateway.apply([make_scripted_server("box", tools=["echo"])])
-        await opened.gateway.settle(60.0)
+        await opened.servers.gateway.apply([make_scripted_server("box", tools=["echo"])])
+        await opened.servers.gateway.settle(60.0)
         yield opened
 
 
@@ -73,9 +73,9 @@ async def test_a_caller_that_cannot_answer_meanwhile_learns_why_and_repeats_the_
     report = await run(app, None)
     assert "APPROVAL_REQUIRED: box__echo needs a person's approval" in report.outcome.message
     assert [call.outcome for call in report.calls] == ["APPROVAL_REQUIRED"]
-    (waiting,) = await app.approvals.pending.list_waiting()
+    (waiting,) = await app.tools.approvals.pending.list_waiting()
     assert f"toolscript approvals approve {waiting.id}" in report.outcome.message
-    await app.approvals.pending.decide(waiting.id, PendingState.APPROVED, decider=None)
+    await app.tools.approvals.pending.decide(waiting.id, PendingState.APPROVED, decider=None)
     assert (await run(app, None)).outcome.value == "approved"
     assert "APPROVAL_REQUIRED" in (await run(app, None)).outcome.message
 

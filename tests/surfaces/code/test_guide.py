@@ -39,8 +39,8 @@ async def app(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> A
     )
     configuration = load_configuration(file, home=folder, folder=folder, environment={})
     async with open_app(settings) as opened:
-        await opened.gateway.apply(configuration.servers)
-        await opened.gateway.settle(60.0)
+        await opened.servers.gateway.apply(configuration.servers)
+        await opened.servers.gateway.settle(60.0)
         yield opened
 
 

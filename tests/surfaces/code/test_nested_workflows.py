@@ -140,7 +140,7 @@ async def test_a_key_that_may_make_one_call_at_a_time_can_call_a_workflow(workfl
         "once", build_workflow('for i in range(params["n"]):\n    await tools.box.echo({"text": "x"})')
     )
     limit = CallLimit(per_minute=7, concurrent=1)
-    _, secret = await workflow_client.app.keys.create("ci", [Scope.CALL], limit=limit)
+    _, secret = await workflow_client.app.access.keys.create("ci", [Scope.CALL], limit=limit)
     headers = {"Authorization": f"Bearer {secret}"}
 
     async def call(n: int) -> int:

@@ -34,9 +34,9 @@ async def client(shared_workflows: CodeClient, tmp_path_factory: pytest.TempPath
     """The workflows of each test have names of their own."""
     app, lists = shared_workflows.app, tmp_path_factory.mktemp("disk") / "lists.json"
     lists.write_text(json.dumps({"tools": TOOLS}), encoding="utf-8")
-    app.profiles.replace([Profile("reader", read_only=True)])
-    await app.gateway.apply([make_scripted_server("disk", watch=str(lists)), WORKFLOW_SERVER])
-    await app.gateway.settle(TIMEOUT_SECONDS)
+    app.access.profiles.replace([Profile("reader", read_only=True)])
+    await app.servers.gateway.apply([make_scripted_server("disk", watch=str(lists)), WORKFLOW_SERVER])
+    await app.servers.gateway.settle(TIMEOUT_SECONDS)
     return shared_workflows
 
 
@@ -64,9 +64,9 @@ async def test_a_workflow_that_only_reads_calls_no_tool_that_writes(client: Code
 
 async def test_one_that_is_saved_again_and_writes_is_not_read_only(client: CodeClient) -> None:
     await save(client, "turn", READ)
-    assert (await client.app.call_tool.describe("workflows__turn")).is_read_only
+    assert (await client.app.tools.call.describe("workflows__turn")).is_read_only
     await save(client, "turn", WRITE)
-    assert not (await client.app.call_tool.describe("workflows__turn")).is_read_only
+    assert not (await client.app.tools.call.describe("workflows__turn")).is_read_only
 
 
 async def test_one_whose_change_the_catalogue_does_not_know_yet_writes_nothing_either(client: CodeClient) -> None:
@@ -74,8 +74,8 @@ async def test_one_whose_change_the_catalogue_does_not_know_yet_writes_nothing_e
     then the catalogue knows that it writes now."""
     await save(client, "turn_later", READ)
     await save(client, "outer", "return await tools.workflows.turn_later({})")
-    newer = await client.app.workflow_store.find("turn_later")
+    newer = await client.app.stores.workflows.find("turn_later")
     assert newer
-    await client.app.workflow_store.save(replace(newer, source=WRITE, is_read_only=False))
+    await client.app.stores.workflows.save(replace(newer, source=WRITE, is_read_only=False))
     response = await client.call_over_http("workflows__outer", {})
     assert re.search("(disk__fail|workflows__turn_later) may change something, and", response.text), response.text

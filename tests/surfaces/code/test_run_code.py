@@ -70,13 +70,13 @@ await asyncio.gather(*[tools.box.echo({"text": str(n)}) for n in range(10)])
 
 @pytest.mark.req("C-02")
 async def test_a_wrong_argument_is_found_before_anything_runs(client: CodeClient) -> None:
-    before = (await client.app.call_tool.call("box__seen", {})).structured["tools/call"]
+    before = (await client.app.tools.call.call("box__seen", {})).structured["tools/call"]
     answer = await client.run('first = await tools.box.echo({"text": "a"})\nawait tools.box.echo({"txt": "b"})')
     assert (answer["end"], answer["line"], answer["calls"]) == ("rejected", 2, [])
     (problem,) = answer["problems"]
     assert "text" in problem["message"]
     assert problem["signatures"][0].startswith("await tools.box.echo({text: string, times?: number})")
-    assert (await client.app.call_tool.call("box__seen", {})).structured["tools/call"] == before + 1
+    assert (await client.app.tools.call.call("box__seen", {})).structured["tools/call"] == before + 1
 
 
 @pytest.mark.req("C-02")
@@ -251,7 +251,7 @@ async def test_the_audit_links_calls_to_their_run(client: CodeClient) -> None:
     answer = await client.run('await tools.box.echo({"text": "linked"})')
 
     async def list_linked() -> list[tuple[str, str]]:
-        page = await client.app.call_log.list_events(AuditQuery(AuditKind.CALLS, limit=50))
+        page = await client.app.tools.call_log.list_events(AuditQuery(AuditKind.CALLS, limit=50))
         return sorted((event.tool, event.outcome) for event in page.events if event.request_id == answer["run_id"])
 
     async with asyncio.timeout(TIMEOUT_SECONDS):
@@ -263,7 +263,7 @@ async def test_the_audit_counts_the_results_that_a_program_got(client: CodeClien
     run_id = (await client.run('await search_tools("echo the text slowly", limit=1)'))["run_id"]
 
     async def list_counts() -> list[int]:
-        page = await client.app.call_log.list_events(AuditQuery(AuditKind.SEARCHES, limit=50))
+        page = await client.app.tools.call_log.list_events(AuditQuery(AuditKind.SEARCHES, limit=50))
         return [event.hits for event in page.events if event.request_id == run_id]
 
     async with asyncio.timeout(TIMEOUT_SECONDS):
@@ -332,7 +332,7 @@ async def test_a_search_for_types_is_the_same_search(client: CodeClient) -> None
 
 async def test_a_search_for_types_is_noted_for_feedback(client: CodeClient, monkeypatch: pytest.MonkeyPatch) -> None:
     noted = []
-    monkeypatch.setattr(client.app.feedback, "note_search", lambda _, query, ids: noted.append((query, *ids)))
+    monkeypatch.setattr(client.app.tools.feedback, "note_search", lambda _, query, ids: noted.append((query, *ids)))
     await client.call("search_tools", query="echo", output="types", limit=1)
     await client.http.get("/api/v1/run/types", params={"q": "box echo", "limit": 1})
     assert noted == [("echo", "box__echo"), ("box echo", "box__echo")]
@@ -347,7 +347,7 @@ async def test_types_of_quarantined_tools_are_left_out_and_named(
     async def choose_none(language: Language, _: list[str]) -> ProgramTools:
         return ProgramTools(language, [])
 
-    monkeypatch.setattr(client.app.list_tools, "by_id", read_changed)
+    monkeypatch.setattr(client.app.tools.listing, "by_id", read_changed)
     monkeypatch.setattr(client.app.code.toolsets, "choose", choose_none)
     texts, is_error = await client.call("search_tools", query="echo", output="types", limit=1)
     assert (texts, is_error) == (["Quarantined, a person has to approve them first: box__echo"], False)
@@ -448,14 +448,14 @@ async def test_an_unknown_output_or_language_is_refused(
 
 
 async def test_programs_see_which_tools_are_quarantined(client: CodeClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    describe = client.app.call_tool.describe
+    describe = client.app.tools.call.describe
 
     async def describe_changed(item_id: str) -> Item:
         if item_id == "box__slow":
             raise NotFound("no such tool")
         return replace(await describe(item_id), quarantine="its description has changed")
 
-    monkeypatch.setattr(client.app.call_tool, "describe", describe_changed)
+    monkeypatch.setattr(client.app.tools.call, "describe", describe_changed)
     program = """
 found = await search_tools("echo") + await search_tools("slow")
 about = await describe_tool("box__echo")

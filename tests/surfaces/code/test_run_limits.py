@@ -40,9 +40,9 @@ async def client(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -
         variables={}, data_dir=folder, search_model="hashed-64", index="memory:", port=0, code="python"
     )
     async with open_app(settings, serving=True) as app:
-        await app.gateway.apply([make_scripted_server("box", tools=["echo", "slow", "seen"]), WORKFLOW_SERVER])
-        await app.gateway.settle(TIMEOUT_SECONDS)
-        _, secret = await app.keys.create("unlimited", [*Scope], tenant="acme")
+        await app.servers.gateway.apply([make_scripted_server("box", tools=["echo", "slow", "seen"]), WORKFLOW_SERVER])
+        await app.servers.gateway.settle(TIMEOUT_SECONDS)
+        _, secret = await app.access.keys.create("unlimited", [*Scope], tenant="acme")
         headers = {"X-API-Key": secret}
         async with (
             serve(app) as url,
@@ -53,7 +53,7 @@ async def client(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -
 
 async def make_key(client: CodeClient, name: str, limit: CallLimit | None = None) -> dict[str, str]:
     """The headers of a new key."""
-    _, secret = await client.app.keys.create(name, [Scope.SEARCH, Scope.CALL], limit=limit or CallLimit())
+    _, secret = await client.app.access.keys.create(name, [Scope.SEARCH, Scope.CALL], limit=limit or CallLimit())
     return {"X-API-Key": secret}
 
 
@@ -118,13 +118,13 @@ async def test_as_many_programs_as_can_run_each_call_a_workflow(
     await save_workflow(client)
     # There are fewer slots for workflows than programs here: a stall must not end the wait for one.
     monkeypatch.setattr(client.app.code.run_code, "_slots", RunSlots(wait_seconds=TIMEOUT_SECONDS))
-    call, all_run = client.app.call_tool.call, asyncio.Barrier(MAX_RUNS)
+    call, all_run = client.app.tools.call.call, asyncio.Barrier(MAX_RUNS)
 
     async def call_together(*given: Any, **options: Any) -> CallResult:
         await all_run.wait()
         return await call(*given, **options)
 
-    monkeypatch.setattr(client.app.call_tool, "call", call_together)
+    monkeypatch.setattr(client.app.tools.call, "call", call_together)
 
     async def run(number: int) -> RunReport:
         caller = RunCaller(Caller(f"user {number}"), CallRelay(user=f"user {number}"), may_search=True)
@@ -177,5 +177,5 @@ async def wait_for_calls(client: CodeClient, count: int) -> None:
 
 async def count_calls(client: CodeClient) -> int:
     """The calls that have reached the server so far, with this one."""
-    seen = (await client.app.call_tool.call("box__seen", {})).structured
+    seen = (await client.app.tools.call.call("box__seen", {})).structured
     return int(seen["tools/call"]) if seen else 0

@@ -157,7 +157,7 @@ async def test_a_listing_in_the_middle_of_saving_puts_nothing_in_quarantine(
     update = workflows._update_catalogue
 
     async def list_first() -> None:
-        await client.app.gateway.refresh()
+        await client.app.servers.gateway.refresh()
         await update()
 
     monkeypatch.setattr(workflows, "_update_catalogue", list_first)
@@ -219,7 +219,7 @@ async def test_the_audit_links_the_calls_of_a_workflow_to_it_and_to_the_outermos
 async def test_scopes_say_who_saves_and_who_calls(own_client: CodeClient) -> None:
     headers = {}
     for name, scope in {"author": Scope.ADMIN, "user": Scope.CALL}.items():
-        _, secret = await own_client.app.keys.create(name, [scope])
+        _, secret = await own_client.app.access.keys.create(name, [scope])
         headers[name] = {"Authorization": f"Bearer {secret}"}
     place = "/api/v1/workflows/shout"
 
@@ -244,7 +244,7 @@ async def test_a_workflow_that_takes_too_long_still_says_what_it_did(
     source = 'print("before")\nawait tools.box.slow({"seconds": 60})\n'
     await client.save("wait_long", {**SHOUT, "source": source})
     before = await count_calls(client)
-    calling = asyncio.create_task(client.app.call_tool.call("workflows__wait_long", {"words": []}, within=40.0))
+    calling = asyncio.create_task(client.app.tools.call.call("workflows__wait_long", {"words": []}, within=40.0))
     count = 1
     while await count_calls(client) - before == count:  # until there is one more than those of this loop
         assert not calling.done(), await calling
@@ -256,7 +256,7 @@ async def test_a_workflow_that_takes_too_long_still_says_what_it_did(
 
 async def count_calls(client: CodeClient) -> int:
     """The calls that have reached the server so far, with this one."""
-    seen = (await client.app.call_tool.call("box__seen", {})).structured
+    seen = (await client.app.tools.call.call("box__seen", {})).structured
     assert seen
     return int(seen["tools/call"])
 
@@ -265,7 +265,7 @@ async def test_a_key_that_may_not_search_cannot_do_so_in_a_workflow(own_client: 
     await own_client.save("look", {**SHOUT, "source": 'return await search_tools("echo")'})
     statuses, secrets = {}, {}
     for name, scopes in {"caller": [Scope.CALL], "searcher": [Scope.CALL, Scope.SEARCH]}.items():
-        _, secrets[name] = await own_client.app.keys.create(name, scopes)
+        _, secrets[name] = await own_client.app.access.keys.create(name, scopes)
     for name, secret in secrets.items():
         headers = {"Authorization": f"Bearer {secret}"}
         response = await own_client.http.post("/tools/workflows__look", json={"words": []}, headers=headers)
@@ -309,7 +309,7 @@ async def test_programs_know_the_type_of_what_a_workflow_returns(client: CodeCli
     assert (await client.run('(await tools.workflows.count_words({"words": ["a"]}))["count"] + 1'))["value"] == 2
     wrong = await client.run('(await tools.workflows.count_words({"words": ["a"]}))["count"].upper()')
     assert wrong["end"] == "rejected"
-    assert (await client.app.call_tool.describe("workflows__count_words")).output_schema == COUNT
+    assert (await client.app.tools.call.describe("workflows__count_words")).output_schema == COUNT
     (types,), _ = await client.call("search_tools", query="repeats words", output="types")
     assert "count: int" in types
 

@@ -21,7 +21,7 @@ PATH = "/api/v1/evaluate"
 
 @pytest.fixture
 async def http(app: App) -> AsyncIterator[httpx.AsyncClient]:
-    await app.sync.run(load_demo_items())
+    await app.catalogue.sync.run(load_demo_items())
     transport = httpx.ASGITransport(create_http_app(ServedApp(app.settings, app)))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         yield client

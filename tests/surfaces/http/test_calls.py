@@ -77,8 +77,8 @@ async def audited(
         events=str(tmp_path / "events.jsonl"),
     )
     async with open_app(settings, serving=True) as app:
-        await app.gateway.apply([make_scripted_server()])
-        await app.gateway.settle(TIMEOUT_SECONDS)
+        await app.servers.gateway.apply([make_scripted_server()])
+        await app.servers.gateway.settle(TIMEOUT_SECONDS)
         http = create_http_app(served := ServedApp(settings, app))
         served.mark_ready()
         served.place = ConfigurationPlace(None, tmp_path, tmp_path, {})
@@ -130,7 +130,7 @@ async def test_every_call_says_who_called_what_how_it_went_and_how_long_it_took(
 
 @pytest.mark.extended
 async def test_callers_are_named_by_their_keys_on_every_surface(audited: Audited) -> None:
-    _, key = await audited.app.keys.create("ci", [Scope.CALL, Scope.SEARCH, Scope.ADMIN])
+    _, key = await audited.app.access.keys.create("ci", [Scope.CALL, Scope.SEARCH, Scope.ADMIN])
     await audited.call("scripted__echo", {"text": "a"}, key)
     await audited.call("scripted__echo", {"text": "a"}, key, **{"User-Agent": "toolscript-command-line"})
     await audited.call_over_mcp("call_tool", {"tool_id": "scripted__echo", "arguments": {"text": "a"}}, key)
@@ -140,7 +140,7 @@ async def test_callers_are_named_by_their_keys_on_every_surface(audited: Audited
     assert all(event["request_id"] for event in events)
     refused = await audited.client.get(PATH, headers={"Via": "1.1 proxy"})
     assert refused.status_code == 401
-    await audited.app.keys.create("searcher", [Scope.SEARCH])
+    await audited.app.access.keys.create("searcher", [Scope.SEARCH])
 
 
 async def test_searches_are_events_on_every_surface(audited: Audited) -> None:
@@ -193,7 +193,7 @@ async def test_a_configured_secret_is_in_no_event_whatever_field_it_is_passed_in
     )
     secrets = ("open sesame", "short1", "words-for-a-key", "hidden word", "tok-en")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(audited.app.gateway), "specs", {"scripted": configured})
+        patch.setattr(type(audited.app.servers.gateway), "specs", {"scripted": configured})
         text = f"north {' '.join(secrets)} " + "x" * 1000 + secrets[0]
         await audited.call("scripted__echo", {"text": text, "other": [{secrets[0]: secrets[1]}]})
         (event,) = await audited.list_events(1)
@@ -243,7 +243,7 @@ async def test_without_an_audit_nothing_is_written_and_asking_says_so(tmp_path: 
 
 
 async def test_refused_requests_are_events_with_who_what_and_why(audited: Audited) -> None:
-    _, admin = await audited.app.keys.create("admin", [Scope.ADMIN])
+    _, admin = await audited.app.access.keys.create("admin", [Scope.ADMIN])
     await audited.list_events(0, admin, kind="refusals")  # from now on a key is required
     await audited.call("scripted__echo", {"text": "a"}, "wrong-" + TOKEN)
     await audited.call("scripted__echo", {"text": "a"}, admin)
@@ -268,7 +268,7 @@ async def test_changes_of_servers_are_events_with_who_and_what_and_without_secre
     audited: Audited, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "toolscript")
-    _, admin = await audited.app.keys.create("admin", [Scope.ADMIN])
+    _, admin = await audited.app.access.keys.create("admin", [Scope.ADMIN])
     await audited.list_events(0, admin, kind="servers")  # from now on a key is required
     entry: dict[str, Any] = {
         "command": "uvx",

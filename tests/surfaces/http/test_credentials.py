@@ -121,7 +121,7 @@ async def guarded(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App
         jwt_audience=AUDIENCE,
     )
     async with open_app(settings) as app:
-        await app.ingest_documents.put("acme", [REPORT])
+        await app.texts.ingest_documents.put("acme", [REPORT])
         yield app
 
 
@@ -159,7 +159,9 @@ def path_of(template: str) -> str:
 
 
 async def everything(app: App) -> dict[str, list[Document]]:
-    return {tenant: await app.documents.get_documents(tenant) for tenant in await app.documents.list_tenants()}
+    return {
+        tenant: await app.stores.documents.get_documents(tenant) for tenant in await app.stores.documents.list_tenants()
+    }
 
 
 @pytest.mark.req("D-11")
@@ -201,7 +203,7 @@ async def test_every_document_route_refuses_every_kind_of_bad_credential(
                 error = response.json()["error"]
                 assert set(error) == {"code", "message", "details"}
                 assert error["code"] == "UNAUTHORIZED"
-                for secret in (HIDDEN, SECRET, OTHER_SECRET, API_KEY, guarded.local_key):
+                for secret in (HIDDEN, SECRET, OTHER_SECRET, API_KEY, guarded.access.local_key):
                     assert secret not in response.text
     assert await everything(guarded) == before
 
@@ -231,7 +233,7 @@ async def test_every_other_route_requires_a_key_or_a_token(guarded: App, routes:
 GOOD: dict[str, Callable[[App], Sent]] = {
     "a token of the secret": lambda _: by_secret(),
     "a token of the published key": lambda _: bearer(PUBLISHED.sign(claims())),
-    "a token of this machine": lambda app: bearer(local_token(app.local_key, "acme")),
+    "a token of this machine": lambda app: bearer(local_token(app.access.local_key, "acme")),
     "a scheme in small letters": lambda _: [("authorization", by_secret()[0][1].replace("Bearer", "bearer"))],
     "a token beside the operator's key": lambda _: [*by_secret(), ("X-API-Key", API_KEY)],
     "a token beside a bypass that is not switched on": lambda _: [*by_secret(), ("X-Debug-Bypass-Auth", "1")],
@@ -249,7 +251,7 @@ async def test_every_document_route_accepts_good_credentials(guarded: App, docum
             )
             expected = {200, 201, 204} if path.startswith(("/documents", "/search")) else {200, 404, 422}
             assert response.status_code in expected, (method, path, response.text)
-    await guarded.ingest_documents.put("acme", [REPORT])
+    await guarded.texts.ingest_documents.put("acme", [REPORT])
 
 
 @pytest.mark.req("D-04")

@@ -415,7 +415,7 @@ async def test_health_needs_no_token(nobody: httpx.AsyncClient) -> None:
 
 @pytest.mark.req("D-06")
 async def test_health_names_the_part_that_fails(nobody: httpx.AsyncClient, app: App) -> None:
-    await app.item_store.close()
+    await app.stores.items.close()
     ill = await nobody.get("/search/health")
     assert ill.status_code == 503
     assert ill.json()["error"]["details"]["adapter"] == "store"

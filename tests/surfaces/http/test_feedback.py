@@ -26,8 +26,8 @@ async def http(app: App, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[httpx
     async def call(*_: object, **__: object) -> CallResult:
         return CallResult({"content": [{"type": "text", "text": "done"}]})
 
-    await app.sync.run([item for item in load_demo_items() if item.server in {"git", "email"}])
-    monkeypatch.setattr(app.gateway, "call", call)  # tools of the demo have no server
+    await app.catalogue.sync.run([item for item in load_demo_items() if item.server in {"git", "email"}])
+    monkeypatch.setattr(app.servers.gateway, "call", call)  # tools of the demo have no server
     async with connect(app, "192.0.2.1") as client:
         yield client
 
@@ -37,7 +37,7 @@ async def untouched(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory
     """A client of an application in which no test records anything."""
     settings = load_settings(variables={}, data_dir=tmp_path_factory.mktemp("feedback"), search_model="hashed-64")
     async with open_app(settings) as opened:
-        await opened.sync.run([item for item in load_demo_items() if item.id == TOOL])
+        await opened.catalogue.sync.run([item for item in load_demo_items() if item.id == TOOL])
         async with connect(opened, "192.0.2.1") as client:
             yield client
 
@@ -48,8 +48,8 @@ def connect(app: App, address: str) -> httpx.AsyncClient:
 
 
 async def list_successes(app: App) -> list[tuple[str, str]]:
-    await app.feedback.close()
-    return [(success.item_id, success.request) for success in await app.feedback_store.get_verdicts()]
+    await app.tools.feedback.close()
+    return [(success.item_id, success.request) for success in await app.stores.feedback.get_verdicts()]
 
 
 @pytest.mark.parametrize("kind", choose(["hybrid", "hierarchical", "tools"], "hybrid", "tools"))
@@ -80,7 +80,7 @@ async def test_a_mark_is_recorded_listed_applied_and_forgotten(app: App, http: h
     mark = {"tool_id": TOOL, "query": "keep a snapshot"}
     answer = await http.post(FEEDBACK, json=mark)
     assert (answer.status_code, answer.json()) == (200, {**mark, "useful": True, "changed": True})
-    await app.feedback.apply()
+    await app.tools.feedback.apply()
     applied = (await http.get(FEEDBACK)).json()
     (tool,) = applied["tools"]
     assert (applied["enabled"], tool["tool_id"], tool["successes"], tool["state"]) == (True, TOOL, 1, "moved")
@@ -99,7 +99,7 @@ async def test_a_mark_is_recorded_listed_applied_and_forgotten(app: App, http: h
 async def test_a_mark_as_wrong_is_listed_applied_and_taken_back(app: App, http: httpx.AsyncClient) -> None:
     mark = {"tool_id": TOOL, "query": "keep a snapshot", "useful": False}
     assert (await http.post(FEEDBACK, json=mark)).json() == {**mark, "changed": True}
-    await app.feedback.apply()
+    await app.tools.feedback.apply()
     (tool,) = (await http.get(FEEDBACK)).json()["tools"]
     assert (tool["successes"], tool["wrong"], tool["state"]) == (0, 1, "moved")
     assert 0.95 <= tool["cosine"] < 1
@@ -111,8 +111,8 @@ async def test_a_mark_as_wrong_is_listed_applied_and_taken_back(app: App, http: 
 
 async def test_what_one_key_recorded_is_forgotten(app: App, http: httpx.AsyncClient) -> None:
     for name in ("good", "bad"):
-        await app.feedback.mark(Caller(key=name), TOOL, "keep a snapshot")
-    await app.feedback.mark(Caller(), TOOL, "keep a snapshot")
+        await app.tools.feedback.mark(Caller(key=name), TOOL, "keep a snapshot")
+    await app.tools.feedback.mark(Caller(), TOOL, "keep a snapshot")
     found = (await http.get(f"{FEEDBACK}/{TOOL}")).json()
     assert (found["successes"], found["keys"]) == (1, {"good": 1, "bad": 1, "": 1})
     assert (await http.delete(FEEDBACK, params={"key": "bad"})).json() == {"removed": 1}
@@ -122,7 +122,7 @@ async def test_what_one_key_recorded_is_forgotten(app: App, http: httpx.AsyncCli
 
 @pytest.mark.parametrize("path", [FEEDBACK, f"{FEEDBACK}/{TOOL}"])
 async def test_an_unknown_condition_forgets_nothing(app: App, http: httpx.AsyncClient, path: str) -> None:
-    await app.feedback.mark(Caller(key="good"), TOOL, "keep a snapshot")
+    await app.tools.feedback.mark(Caller(key="good"), TOOL, "keep a snapshot")
     answer = await http.delete(path, params={"caller": "bad"})
     assert (answer.status_code, answer.json()["error"]["details"]["field"]) == (422, "caller")
     assert len(await list_successes(app)) == 1
@@ -153,18 +153,18 @@ async def test_a_mark_of_an_unknown_tool_is_not_found(untouched: httpx.AsyncClie
 async def test_marks_need_the_scope_of_calls_and_the_rest_that_of_administrators(
     app: App, http: httpx.AsyncClient
 ) -> None:
-    _, searching = await app.keys.create("searching", [Scope.SEARCH])
-    _, calling = await app.keys.create("calling", [Scope.SEARCH, Scope.CALL])
+    _, searching = await app.access.keys.create("searching", [Scope.SEARCH])
+    _, calling = await app.access.keys.create("calling", [Scope.SEARCH, Scope.CALL])
     mark = {"tool_id": TOOL, "query": "keep a snapshot"}
     assert (await http.post(FEEDBACK, json=mark, headers={"X-API-Key": searching})).status_code == 403
     assert (await http.post(FEEDBACK, json=mark, headers={"X-API-Key": calling})).status_code == 200
-    assert [success.caller for success in await app.feedback_store.get_verdicts()] == ["calling"]
+    assert [success.caller for success in await app.stores.feedback.get_verdicts()] == ["calling"]
     for method, path in (("GET", FEEDBACK), ("DELETE", FEEDBACK), ("GET", f"{FEEDBACK}/{TOOL}")):
         assert (await http.request(method, path, headers={"X-API-Key": calling})).status_code == 403
 
 
 async def test_the_same_key_is_the_same_caller_at_any_address(app: App, http: httpx.AsyncClient) -> None:
-    _, key = await app.keys.create("ci", [Scope.SEARCH, Scope.CALL])
+    _, key = await app.access.keys.create("ci", [Scope.SEARCH, Scope.CALL])
     headers = {"X-API-Key": key}
     assert TOOL in (await http.get("/search", params={"q": QUERY}, headers=headers)).text
     async with connect(app, "192.0.2.2") as elsewhere:

@@ -41,7 +41,7 @@ def settings_in(folder: Any, **chosen: Any) -> Settings:
 
 
 def states(app: App) -> dict[str, str]:
-    return {s.name: s.state.value for s in app.gateway.statuses}
+    return {s.name: s.state.value for s in app.servers.gateway.statuses}
 
 
 @asynccontextmanager
@@ -59,7 +59,7 @@ async def gateway(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) 
     lists = folder / "lists.json"
     lists.write_text(json.dumps({"tools": [{"name": n, "description": n, "inputSchema": schema} for n in ODD_NAMES]}))
     async with open_app(settings_in(folder / "data")) as app:
-        await app.gateway.apply(
+        await app.servers.gateway.apply(
             [
                 spec("good", prompts=True, resources=True),
                 spec("other", tools=["echo", "pid"]),
@@ -69,7 +69,7 @@ async def gateway(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) 
                 ServerSpec("absent", Transport.STDIO, "no-such-command"),
             ]
         )
-        await app.gateway.settle(TIMEOUT_SECONDS)
+        await app.servers.gateway.settle(TIMEOUT_SECONDS)
         ready = {n for n, state in states(app).items() if state == "ready"}
         assert ready == {"good", "other", "odd", "sloppy"}
         yield app
@@ -161,11 +161,11 @@ async def test_unusable_items_of_a_server_are_listed_and_do_not_affect_others(ht
 
 @pytest.mark.req("G-01", "G-04")
 async def test_a_configuration_that_could_not_be_applied_is_reported(http: httpx.AsyncClient, gateway: App) -> None:
-    gateway.gateway.configuration_error = "file.json, line 3: wrong"
+    gateway.servers.gateway.configuration_error = "file.json, line 3: wrong"
     try:
         assert (await http.get("/servers")).json()["configurationError"] == "file.json, line 3: wrong"
     finally:
-        gateway.gateway.configuration_error = None
+        gateway.servers.gateway.configuration_error = None
 
 
 @pytest.mark.req("G-04")
@@ -377,8 +377,8 @@ async def test_a_call_that_times_out_is_a_504_and_delays_no_other_call(
 ) -> None:
     settings = settings_in(tmp_path_factory.mktemp("slow"), call_timeout=1)
     async with open_app(settings) as app, open_client(ServedApp(settings, app)) as http:
-        await app.gateway.apply([spec("good")])
-        await app.gateway.settle(TIMEOUT_SECONDS)
+        await app.servers.gateway.apply([spec("good")])
+        await app.servers.gateway.settle(TIMEOUT_SECONDS)
         patient = {"timeout": TIMEOUT_SECONDS}  # a busy machine may stand still for longer than a second
         slow = asyncio.create_task(http.post("/tools/good__slow", params=patient, json={"seconds": TIMEOUT_SECONDS}))
         quick = await http.post("/tools/good__pid", params=patient)
@@ -467,7 +467,7 @@ async def test_while_the_engine_does_not_open_calls_are_refused_and_health_works
 async def test_while_servers_connect_readiness_names_them_and_search_works(app: App) -> None:
     serving = ServedApp(app.settings, app, ready=False)
     async with open_client(serving) as http:
-        await app.gateway.apply([spec("good"), spec("hang", hang=True)])
+        await app.servers.gateway.apply([spec("good"), spec("hang", hang=True)])
         await until(lambda: states(app) == {"good": "ready", "hang": "connecting"})
         error = refusal(await http.get("/ready"), 503, "UNAVAILABLE")
         assert "hang" in error["message"]
@@ -487,7 +487,7 @@ async def test_an_application_that_replaces_another_is_not_ready_before_its_serv
         served.current = None
         refusal(await http.get("/ready"), 503, "UNAVAILABLE")
         served.current = app
-        await app.gateway.apply([spec("hang", hang=True)])
+        await app.servers.gateway.apply([spec("hang", hang=True)])
         error = refusal(await http.get("/ready"), 503, "UNAVAILABLE")
         assert error["details"] == {"servers": ["hang"]}
         served.mark_ready()
@@ -497,7 +497,7 @@ async def test_an_application_that_replaces_another_is_not_ready_before_its_serv
 @pytest.mark.req("G-02", "H-04")
 async def test_while_a_server_is_being_indexed_every_search_is_degraded(app: App) -> None:
     async with open_client(ServedApp(app.settings, app, ready=False)) as http:
-        await app.gateway.apply([spec("good"), spec("hang", hang=True)])
+        await app.servers.gateway.apply([spec("good"), spec("hang", hang=True)])
         await until(lambda: states(app) == {"good": "ready", "hang": "connecting"})
         found = (await http.get("/search", params={"q": "echo"})).json()
         assert (found["results"][0]["toolId"], found["degraded"]) == ("good__echo", ["catalogue"])
@@ -517,7 +517,7 @@ async def test_while_a_server_is_being_indexed_every_search_is_degraded(app: App
                 == "Still starting: hang. Their tools are not included yet: search again in a few seconds."
             )
 
-        await app.gateway.apply([spec("good")])
+        await app.servers.gateway.apply([spec("good")])
         assert "degraded" not in (await http.get("/search", params={"q": "echo"})).json()
         assert (await http.post("/api/v1/search", json=query_fields)).json()["metadata"]["degraded"] == []
         quiet = {"query": "make a loud noise", "threshold": "1"}
@@ -527,9 +527,9 @@ async def test_while_a_server_is_being_indexed_every_search_is_degraded(app: App
 @pytest.mark.req("G-02", "H-04")
 async def test_a_server_that_reconnects_keeps_its_indexed_tools(app: App) -> None:
     async with open_client(ServedApp(app.settings, app)) as http:
-        await app.gateway.apply([spec("good")])
+        await app.servers.gateway.apply([spec("good")])
         await until(lambda: states(app) == {"good": "ready"})
-        await app.gateway.apply([spec("good", hang=True)])
+        await app.servers.gateway.apply([spec("good", hang=True)])
         assert states(app) == {"good": "connecting"}
         found = (await http.get("/search", params={"q": "echo"})).json()
         assert found["results"][0]["toolId"] == "good__echo"
@@ -538,9 +538,9 @@ async def test_a_server_that_reconnects_keeps_its_indexed_tools(app: App) -> Non
 
 @pytest.mark.req("G-02", "H-14")
 async def test_the_catalogue_is_incomplete_while_it_is_being_indexed_again(app: App) -> None:
-    await app.gateway.apply([spec("good")])
+    await app.servers.gateway.apply([spec("good")])
     await until(lambda: states(app) == {"good": "ready"})
-    again = Gateway(Servers(2**26), app.sync)
+    again = Gateway(Servers(2**26), app.catalogue.sync)
     incomplete = [again.is_incomplete]
     opening = asyncio.create_task(again.apply([spec("good")]))
     await asyncio.sleep(0)

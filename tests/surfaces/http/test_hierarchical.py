@@ -41,8 +41,8 @@ async def filled(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -
     """An application that no test here changes."""
     folder = tmp_path_factory.mktemp("filled")
     async with open_app(load_settings(variables={}, data_dir=folder, search_model="hashed-64")) as app:
-        await app.sync.run(ITEMS)
-        await app.sync.index_catalogue()
+        await app.catalogue.sync.run(ITEMS)
+        await app.catalogue.sync.index_catalogue()
         yield app
 
 
@@ -55,8 +55,8 @@ async def http(filled: App) -> AsyncIterator[httpx.AsyncClient]:
 @pytest.fixture
 async def changing(app: App) -> AsyncIterator[httpx.AsyncClient]:
     """A client of an application that the test may change."""
-    await app.sync.run(ITEMS)
-    await app.sync.index_catalogue()
+    await app.catalogue.sync.run(ITEMS)
+    await app.catalogue.sync.index_catalogue()
     async with open_client(ServedApp(app.settings, app)) as client:
         yield client
 
@@ -333,7 +333,7 @@ async def test_tools_are_found_in_any_of_the_given_skills(http: httpx.AsyncClien
         assert answer.status_code == 200
         return [tool["id"] for tool in answer.json()]
 
-    members = {skill: {m.item_id for m in each} for skill, each in (await filled.skill_store.get_members()).items()}
+    members = {skill: {m.item_id for m in each} for skill, each in (await filled.stores.skills.get_members()).items()}
     one, two = sorted(members, key=lambda skill: len(members[skill]))[-2:]
     for named, wanted in (
         (one, members[one]),
@@ -380,7 +380,7 @@ async def test_a_response_can_have_its_token_count_and_that_of_all_tools(changin
     assert bare["all_tools"] == tokens["all_tools"]
 
     long = Item("more", "talkative", "word " * 4000)
-    await app.sync.run([*ITEMS, long])
+    await app.catalogue.sync.run([*ITEMS, long])
     grown = (await search(changing, count_tokens=True))["metadata"]["tokens"]["all_tools"]
     assert grown == pytest.approx(tokens["all_tools"] + 5000, abs=20)
 
@@ -396,10 +396,10 @@ async def test_a_response_without_tools_has_few_tokens(http: httpx.AsyncClient) 
 async def test_responses_follow_changes_of_the_catalogue(changing: httpx.AsyncClient, app: App) -> None:
     first = (await search(changing))["tools"][0]
     rest = [item for item in ITEMS if item.id != first["id"]]
-    await app.sync.run(rest)
+    await app.catalogue.sync.run(rest)
     assert first["id"] not in [tool["id"] for tool in (await search(changing))["tools"]]
     item = next(item for item in ITEMS if item.id == first["id"])
-    await app.sync.run([*rest, replace(item, annotations={"title": "Anew"})], policy=TrustPolicy.OPEN)
+    await app.catalogue.sync.run([*rest, replace(item, annotations={"title": "Anew"})], policy=TrustPolicy.OPEN)
     again = (await search(changing))["tools"][0]
     assert (again["id"], again["annotations"]) == (first["id"], {"title": "Anew"})
 
@@ -411,7 +411,7 @@ async def test_a_schema_is_returned_unchanged_even_with_numbers_beyond_64_bits(
     odd = {"maximum": 2**70, "minimum": -(2**63) - 1, "default": "größer 🚀 \u2028", "deep": [[[{}]]]}
     first = (await search(changing))["tools"][0]
     changed = [replace(item, input_schema=odd) if item.id == first["id"] else item for item in ITEMS]
-    await app.sync.run(changed, policy=TrustPolicy.OPEN)
+    await app.catalogue.sync.run(changed, policy=TrustPolicy.OPEN)
     again = (await search(changing))["tools"][0]
     assert (again["id"], again["input_schema"]) == (first["id"], odd)
 
@@ -419,7 +419,7 @@ async def test_a_schema_is_returned_unchanged_even_with_numbers_beyond_64_bits(
 @pytest.mark.req("H-01", "H-14")
 @pytest.mark.parametrize("body", [None, '{"reclassify": false}'])
 async def test_a_sync_reports_what_it_changed(changing: httpx.AsyncClient, app: App, body: str | None) -> None:
-    await app.skill_store.save_skills([Skill("new_one", "New one")])
+    await app.stores.skills.save_skills([Skill("new_one", "New one")])
     sent = {"content": body, "headers": {"Content-Type": "application/json"}} if body else {}
     answer = await changing.post("/api/v1/sync", **sent)  # type: ignore[arg-type]
     assert answer.status_code == 200

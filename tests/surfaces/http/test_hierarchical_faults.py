@@ -119,15 +119,15 @@ def _quiet(caplog: pytest.LogCaptureFixture) -> None:
 async def filled(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
     folder = tmp_path_factory.mktemp("filled")
     async with open_app(load_settings(variables={}, data_dir=folder, search_model="hashed-64")) as app:
-        await app.sync.run(load_demo_items())
-        await app.sync.index_catalogue()
+        await app.catalogue.sync.run(load_demo_items())
+        await app.catalogue.sync.index_catalogue()
         yield app
 
 
 @asynccontextmanager
 async def open_client(app: App, *faults: FaultyAdapter) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the application with faults in these parts."""
-    real = {"embedder": app.model.embedder, "index": app.index, "item_store": app.item_store}
+    real = {"embedder": app.model.embedder, "index": app.index, "item_store": app.stores.items}
     parts: dict[str, Any] = {name: FaultyAdapter(part) for name, part in real.items()}
     for faulty in faults:
         (name,) = [name for name, part in real.items() if part is faulty.real]
@@ -261,10 +261,10 @@ async def test_a_query_vector_of_the_wrong_size_degrades_the_search(filled: App)
 
 
 async def test_failing_schemas_do_not_matter_unless_requested(filled: App) -> None:
-    others = await filled.item_store.get_schemas([stored.item.id for stored in await filled.item_store.get_items()])
+    others = await filled.stores.items.get_schemas([stored.item.id for stored in await filled.stores.items.get_items()])
     async with (
         open_client(filled) as healthy,
-        open_client(filled, FaultyAdapter(filled.item_store, "get_schemas", returning(lambda _: others))) as http,
+        open_client(filled, FaultyAdapter(filled.stores.items, "get_schemas", returning(lambda _: others))) as http,
     ):
         assert without_times(await search_ok(http)) == without_times(await search_ok(healthy))
 
@@ -283,7 +283,7 @@ async def test_a_skill_without_a_vector_is_read_again(filled: App) -> None:
 async def test_all_parts_behind_the_model_may_fail_together(filled: App) -> None:
     faults = [
         FaultyAdapter(filled.index, "scroll", hang, (SKILLS,)),
-        FaultyAdapter(filled.item_store, "get_schemas", hang, others=("get_items",)),
+        FaultyAdapter(filled.stores.items, "get_schemas", hang, others=("get_items",)),
     ]
     async with open_client(filled, *faults) as http:
         response = await search_ok(http)

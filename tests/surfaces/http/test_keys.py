@@ -61,9 +61,9 @@ async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gat
     folder = tmp_path_factory.mktemp("keys")
     settings = load_settings(variables={}, data_dir=folder, search_model="hashed-64", jwt_secret=SECRET)
     async with open_app(settings, serving=True) as app:
-        await app.ingest_documents.put("acme", [Document("report", "a report of acme")])
-        await app.ingest_documents.put("other", [Document("report", "a report of another tenant")])
-        secrets = {scope: (await app.keys.create(scope.value, [scope], tenant="acme"))[1] for scope in Scope}
+        await app.texts.ingest_documents.put("acme", [Document("report", "a report of acme")])
+        await app.texts.ingest_documents.put("other", [Document("report", "a report of another tenant")])
+        secrets = {scope: (await app.access.keys.create(scope.value, [scope], tenant="acme"))[1] for scope in Scope}
         async with serve_app(app) as opened:
             opened.secrets = secrets
             yield opened
@@ -102,8 +102,8 @@ async def test_once_a_key_exists_requests_need_one(gateway: Gateway, tmp_path: P
 
 
 async def test_unknown_expired_and_revoked_keys_get_the_same_answer(gateway: Gateway) -> None:
-    keys = gateway.app.keys
-    past = Keys(gateway.app.key_store, clock=lambda: time.time() - 60)
+    keys = gateway.app.access.keys
+    past = Keys(gateway.app.stores.keys, clock=lambda: time.time() - 60)
     _, expired = await past.create("expired", [Scope.SEARCH, Scope.DOCUMENTS], tenant="acme", expires_in=30)
     _, revoked = await keys.create("revoked", [Scope.SEARCH, Scope.DOCUMENTS], tenant="acme")
     assert (await gateway.send("GET", "/search?q=x", revoked)).status_code == 200
@@ -166,7 +166,7 @@ async def test_the_plan_of_a_key_limits_its_requests(tmp_path: Path) -> None:
     plans.write_text("[plans.slow]\nrequests_per_minute = 2\n")
     settings = load_settings(variables={}, data_dir=tmp_path / "data", search_model="hashed-64", plans=plans)
     async with open_app(settings) as app, serve_app(app) as opened:
-        _, secret = await app.keys.create("slow", [Scope.DOCUMENTS], tenant="acme", plan="slow")
+        _, secret = await app.access.keys.create("slow", [Scope.DOCUMENTS], tenant="acme", plan="slow")
         statuses = [(await opened.send("GET", "/documents", secret)).status_code for _ in range(3)]
     assert statuses == [200, 200, 429]
 
@@ -186,7 +186,7 @@ async def test_knowledge_needs_a_key_once_one_exists_unless_the_settings_make_it
         refused = await closed.send("POST", "/search_knowledge", gateway.secrets[Scope.CALL], json=query)
         assert (refused.status_code, refused.json()["error"]["details"]) == (403, {"scope": "knowledge"})
         assert (await closed.send("POST", "/search_knowledge", gateway.secrets[Scope.KNOWLEDGE], json=query)).is_success
-        owner = {"Authorization": f"Bearer {local_token(closed.app.local_key, 'acme')}"}
+        owner = {"Authorization": f"Bearer {local_token(closed.app.access.local_key, 'acme')}"}
         assert (await closed.send("POST", "/search_knowledge", headers=owner, json=query)).status_code == 200
         document = (await closed.send("GET", "/openapi.json", gateway.secrets[Scope.METRICS])).json()
     assert document["paths"]["/search_knowledge"]["post"]["security"] == [{"key": ["knowledge"]}, {}]
@@ -198,8 +198,8 @@ async def test_logs_and_events_have_the_name_of_the_key_and_never_the_key(lines:
         variables={}, data_dir=tmp_path / "data", search_model="hashed-64", api_key=API_KEY, events=str(file)
     )
     async with open_app(settings) as app, serve_app(app) as opened:
-        _, search = await app.keys.create("reader", [Scope.SEARCH])
-        _, documents = await app.keys.create("app", [Scope.DOCUMENTS], tenant="acme")
+        _, search = await app.access.keys.create("reader", [Scope.SEARCH])
+        _, documents = await app.access.keys.create("app", [Scope.DOCUMENTS], tenant="acme")
         await opened.send("GET", "/search?q=x", search)
         await opened.send("POST", "/tools/none__such", search)
         await opened.send("GET", "/servers", API_KEY)

@@ -161,7 +161,7 @@ async def test_ten_results_by_default(app: App, http: httpx.AsyncClient) -> None
 
     async def search(ask: Any) -> Any:
         fields.append(ask.limit)
-        return await app.knowledge_search.search(ask)
+        return await app.texts.knowledge_search.search(ask)
 
     watched = replace_parts(app, knowledge_search=type("Watched", (), {"search": staticmethod(search)})())
     async with open_client(watched) as client:
@@ -413,7 +413,7 @@ async def test_no_header_changes_the_client(app: App) -> None:
 @pytest.mark.req("K-03")
 async def test_this_machines_own_commands_are_not_limited(app: App) -> None:
     limited = replace_parts(app, knowledge_rates=Rates(1))
-    own = {"Authorization": f"Bearer {local_token(app.local_key, 'acme')}"}
+    own = {"Authorization": f"Bearer {local_token(app.access.local_key, 'acme')}"}
     others = {"Authorization": f"Bearer {local_token('another key that is long enough, too', 'acme')}"}
     async with open_client(limited, "127.0.0.1") as http:
         for _ in range(4):

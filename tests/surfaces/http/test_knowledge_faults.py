@@ -74,7 +74,7 @@ def _deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
 @asynccontextmanager
 async def open_client(app: App, *faults: tuple[str, str, Fault, tuple[str, ...]]) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the application with faults in these parts."""
-    real = {"embedder": app.model.embedder, "index": app.index, "reader": app.knowledge}
+    real = {"embedder": app.model.embedder, "index": app.index, "reader": app.stores.knowledge}
     parts = {name: FaultyAdapter(part) for name, part in real.items()}
     for part, method, fault, collections in faults:
         parts[part] = FaultyAdapter(parts[part], method, fault, collections)

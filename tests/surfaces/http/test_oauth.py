@@ -90,7 +90,7 @@ async def app(tmp_path_factory: pytest.TempPathFactory, keys: PublishedKeys) -> 
         oauth_resource=RESOURCE,
     )
     async with open_app(settings, serving=True) as opened:
-        await opened.ingest_documents.put("acme", [Document("report", "the tides of acme")])
+        await opened.texts.ingest_documents.put("acme", [Document("report", "the tides of acme")])
         yield opened
 
 
@@ -231,9 +231,9 @@ async def test_an_audience_of_the_settings_counts_instead_of_the_resource(
 
 
 async def test_keys_and_the_owner_of_the_data_folder_need_no_login(gateway: Gateway) -> None:
-    _, secret = await gateway.app.keys.create("ci", [Scope.SEARCH])
+    _, secret = await gateway.app.access.keys.create("ci", [Scope.SEARCH])
     assert (await gateway.get("/tools", secret)).status_code == 200
-    assert (await gateway.get("/tools", local_token(gateway.app.local_key, "acme"))).status_code == 200
+    assert (await gateway.get("/tools", local_token(gateway.app.access.local_key, "acme"))).status_code == 200
 
 
 @pytest.mark.parametrize(

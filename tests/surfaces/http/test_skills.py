@@ -27,7 +27,7 @@ TOOL = "calendar__create_event"
 
 @asynccontextmanager
 async def open_http(app: App) -> AsyncIterator[httpx.AsyncClient]:
-    await app.sync.run([*load_demo_items(), PAGE])
+    await app.catalogue.sync.run([*load_demo_items(), PAGE])
     transport = httpx.ASGITransport(create_http_app(ServedApp(app.settings, app)))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         yield client
@@ -48,7 +48,7 @@ async def unchanged(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory
 
 
 async def add_suggestion(app: App, name: str, tool: str | None = None) -> int:
-    number = (await app.skill_store.add_suggestion(Suggestion(name, "Why not", tool, keywords=("why",)))).number
+    number = (await app.stores.skills.add_suggestion(Suggestion(name, "Why not", tool, keywords=("why",)))).number
     assert number is not None
     return number
 

@@ -31,10 +31,12 @@ async def app(tmp_path: Path) -> AsyncIterator[App]:
     spec = make_scripted_server("rare", tools=["echo"], prompts=True, resources=True)
     settings = load_settings(variables={}, data_dir=tmp_path / "data", search_model="hashed-64")
     async with open_app(settings) as app:
-        await app.gateway.apply([replace(spec, start=ServerStart.LAZY), make_scripted_server("busy", tools=["pid"])])
-        await app.gateway.settle(TIMEOUT_SECONDS)
+        await app.servers.gateway.apply(
+            [replace(spec, start=ServerStart.LAZY), make_scripted_server("busy", tools=["pid"])]
+        )
+        await app.servers.gateway.settle(TIMEOUT_SECONDS)
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            while not any(status.state is ServerState.ASLEEP for status in app.gateway.statuses):  # noqa: ASYNC110
+            while not any(status.state is ServerState.ASLEEP for status in app.servers.gateway.statuses):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
         yield app
 
@@ -92,15 +94,15 @@ async def test_prompts_and_resources_of_a_sleeping_server_are_listed_and_reading
 ) -> None:
     listed = {tool["toolId"] for tool in (await http.get("/tools", params={"filter": "rare"})).json()["tools"]}
     assert {"rare__prompt:greet", "rare__resource:welcome"} <= listed
-    assert app.gateway.find_call_state("rare") is CallState.ASLEEP
+    assert app.servers.gateway.find_call_state("rare") is CallState.ASLEEP
     answer = await http.post("/tools/rare__resource:welcome", json={})
     assert "What memo://welcome holds" in answer.text
-    assert app.gateway.find_call_state("rare") is None
+    assert app.servers.gateway.find_call_state("rare") is None
 
 
 @pytest.mark.req("G-03", "G-17")
 async def test_a_sync_lists_sleeping_servers_too(app: App, http: httpx.AsyncClient) -> None:
     servers = (await http.post("/api/v1/sync", json={}, timeout=TIMEOUT_SECONDS)).json()["servers"]
     assert {s["name"]: s["error"] for s in servers} == {"rare": None, "busy": None}
-    rare = next(s for s in app.gateway.statuses if s.name == "rare")
+    rare = next(s for s in app.servers.gateway.statuses if s.name == "rare")
     assert rare.attempts == 2

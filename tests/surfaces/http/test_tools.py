@@ -22,7 +22,7 @@ async def http(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> 
     """A client of an application with the demo's tools, which no test changes."""
     settings = load_settings(variables={}, data_dir=tmp_path_factory.mktemp("tools"), search_model="hashed-64")
     async with open_app(settings) as opened:
-        await opened.sync.run(load_demo_items())
+        await opened.catalogue.sync.run(load_demo_items())
         async with connect(opened) as client:
             yield client
 
@@ -191,7 +191,7 @@ async def test_health_and_readiness_respond(http: httpx.AsyncClient) -> None:
 
 @pytest.mark.req("D-11")
 async def test_an_unavailable_store_is_a_503(app: App) -> None:
-    await app.item_store.close()
+    await app.stores.items.close()
     async with connect(app) as http:
         answer = await http.get("/ready")
     assert answer.status_code == 503

@@ -70,7 +70,7 @@ async def list_files(http: httpx.AsyncClient, job: dict[str, Any], **query: Any)
 
 async def find(app: App, tenant: str, query: str) -> list[str]:
     wanted = DocumentQuery(query=query, search_type=SearchType.KEYWORD)
-    page = await app.document_search.search(Principal(tenant), wanted)
+    page = await app.texts.document_search.search(Principal(tenant), wanted)
     return [hit.doc_id for hit in page.hits]
 
 
@@ -89,7 +89,7 @@ async def test_uploaded_files_become_documents_of_the_tenant(served: tuple[App, 
     assert (job["state"], job["added"], job["files"]) == ("done", 3, {"total": 3, "done": 2, "failed": 1})
     assert await find(app, "acme", "hive") == ["notes/bees.md"]
     assert await find(app, "other", "hive") == []
-    assert (await app.ingest_documents.get("acme", "row")).metadata["team"] == "a"
+    assert (await app.texts.ingest_documents.get("acme", "row")).metadata["team"] == "a"
     (failed,) = await list_files(http, job, state="failed")
     assert failed["name"] == "broken.pdf"
     assert failed["problem"]
@@ -105,7 +105,7 @@ async def test_uploaded_files_become_knowledge_with_the_scope_admin(
 ) -> None:
     set_limits(monkeypatch, keys_max_age=0.0)  # a new key is known at once
     async with serve(tmp_path, api_key="the-key-of-the-operator") as (app, http):
-        _, secret = await app.keys.create("searcher", [Scope.SEARCH])
+        _, secret = await app.access.keys.create("searcher", [Scope.SEARCH])
         upload: dict[str, Any] = {"files": {"file": ("bees.md", b"# Bees\n\n## Hives\n\nA hive needs shade.")}}
         path = "/api/v1/ingest?as=knowledge"
         assert (await http.post(path, **upload)).status_code == 401
@@ -115,8 +115,8 @@ async def test_uploaded_files_become_knowledge_with_the_scope_admin(
         started = await http.post(path, headers=operator, data={"options": '{"authors": ["Ada"]}'}, **upload)
         job = await finish(http, started.json(), operator)
         assert (job["as"], job["added"], job["passages"]) == ("knowledge", 1, 1)
-        assert len((await app.knowledge_search.search(KnowledgeQuery("hive", 5))).hits) == 1
-        (source,) = await app.knowledge.list_sources()
+        assert len((await app.texts.knowledge_search.search(KnowledgeQuery("hive", 5))).hits) == 1
+        (source,) = await app.stores.knowledge.list_sources()
         assert (source.title, source.authors) == ("Bees", ("Ada",))
         listed = (await http.get("/api/v1/jobs?as=knowledge", headers=operator)).json()
         assert [each["id"] for each in listed["jobs"]] == [job["id"]]
@@ -131,7 +131,7 @@ async def test_an_uploaded_file_without_a_heading_is_called_by_its_name(
     started = await http.post("/api/v1/ingest?as=knowledge", files=files)
     job = await finish(http, started.json(), {})
     assert job["files"] == {"total": 3, "done": 3}
-    titles = sorted(source.title for source in await app.knowledge.list_sources())
+    titles = sorted(source.title for source in await app.stores.knowledge.list_sources())
     assert "tea table" in titles
     assert not [title for title in titles if title.startswith("toolscript")]
 
@@ -162,7 +162,7 @@ async def test_only_paths_below_the_allowed_folders_are_read(
     started = await http.post("/api/v1/ingest", headers=ACME, json={"paths": [str(shared)]})
     job = await finish(http, started.json())
     assert (job["added"], job["skipped"]) == (1, {"link out of the folder, or special file": 1})
-    owner = {"Authorization": f"Bearer {local_token(app.local_key, 'acme')}"}
+    owner = {"Authorization": f"Bearer {local_token(app.access.local_key, 'acme')}"}
     own = await http.post("/api/v1/ingest", headers=owner, json={"paths": [str(tmp_path / "private.md")]})
     assert (await finish(http, own.json()))["added"] == 1
 
@@ -175,9 +175,9 @@ async def test_a_path_that_has_become_a_link_out_of_the_folder_is_not_read(
     swapped = tmp_path / "shared" / "a.md"
     swapped.parent.mkdir()
     swapped.symlink_to(tmp_path / "private.md")
-    await app.job_store.create(Job("documents-1", JobTarget.DOCUMENTS, "acme", {}, 0.0))
-    await app.job_store.add_files("documents-1", [JobFile("documents-1", 0, "a.md", str(swapped))])
-    app.job_runner.wake()
+    await app.stores.jobs.create(Job("documents-1", JobTarget.DOCUMENTS, "acme", {}, 0.0))
+    await app.stores.jobs.add_files("documents-1", [JobFile("documents-1", 0, "a.md", str(swapped))])
+    app.texts.job_runner.wake()
     job = await finish(http, (await http.get("/api/v1/jobs/documents-1", headers=ACME)).json())
     assert (job["added"], job["files"]) == (0, {"total": 1, "failed": 1})
 
@@ -284,7 +284,7 @@ async def test_an_upload_that_is_named_like_a_folder_is_refused(
 @pytest.mark.req("X-12")
 async def test_a_path_with_a_nul_is_refused(tmp_path: Path) -> None:
     async with serve(tmp_path / "data", ingest_folders=str(tmp_path)) as (app, http):
-        owner = {"Authorization": f"Bearer {local_token(app.local_key, 'acme')}"}
+        owner = {"Authorization": f"Bearer {local_token(app.access.local_key, 'acme')}"}
         for headers in (ACME, owner):
             body = {"paths": [f"{tmp_path}/a\0b"]}
             answer = await http.post("/api/v1/ingest", headers=headers, json=body)

@@ -35,7 +35,7 @@ async def app(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> A
 @pytest.fixture
 async def http(app: App) -> AsyncIterator[httpx.AsyncClient]:
     served = ServedApp(replace(app.settings, api_key="the operator's key"), app)
-    headers = {"Authorization": f"Bearer {local_token(app.local_key, app.settings.tenant)}"}
+    headers = {"Authorization": f"Bearer {local_token(app.access.local_key, app.settings.tenant)}"}
     transport = httpx.ASGITransport(create_http_app(served))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as client:
         yield client
@@ -46,8 +46,8 @@ def join_lines(*lines: Any) -> bytes:
 
 
 async def test_what_was_exported_is_imported_and_found(app: App, http: httpx.AsyncClient) -> None:
-    lines = [line async for line in export_lines(app.knowledge, await app.knowledge.list_sources())]
-    await app.ingest_knowledge.remove(TIDES.id)
+    lines = [line async for line in export_lines(app.stores.knowledge, await app.stores.knowledge.list_sources())]
+    await app.texts.ingest_knowledge.remove(TIDES.id)
     response = await http.post(IMPORT, content=join_lines(*lines))
     assert response.status_code == 200, response.text
     assert response.json() == {
@@ -76,11 +76,11 @@ async def test_invalid_lines_are_named_and_the_others_imported(http: httpx.Async
 
 
 async def test_an_import_needs_the_scope_admin(app: App, http: httpx.AsyncClient) -> None:
-    _, key = await app.keys.create("reader", scopes=[Scope.SEARCH, Scope.KNOWLEDGE])
+    _, key = await app.access.keys.create("reader", scopes=[Scope.SEARCH, Scope.KNOWLEDGE])
     for given, status in (("wrong", 401), (key, 403)):
         refused = await http.post(IMPORT, content=join_lines(NOTE), headers={"Authorization": f"Bearer {given}"})
         assert refused.status_code == status
-    assert (await app.knowledge.count_contents())[TIDES.id] == (2, 1)
+    assert (await app.stores.knowledge.count_contents())[TIDES.id] == (2, 1)
 
 
 async def test_a_body_above_the_limit_is_refused(http: httpx.AsyncClient) -> None:
@@ -89,10 +89,10 @@ async def test_a_body_above_the_limit_is_refused(http: httpx.AsyncClient) -> Non
 
 
 async def test_an_import_waits_for_an_ingest_of_the_same_source(app: App, http: httpx.AsyncClient) -> None:
-    async with app.ingest_knowledge.locks.lock([TIDES.id]):
+    async with app.texts.ingest_knowledge.locks.lock([TIDES.id]):
         waiting = asyncio.create_task(http.post(IMPORT, content=join_lines(NOTE)))
         done, _ = await asyncio.wait({waiting}, timeout=0.2)
         assert not done
-        assert (await app.knowledge.count_contents())[TIDES.id] == (2, 1)
+        assert (await app.stores.knowledge.count_contents())[TIDES.id] == (2, 1)
     assert (await waiting).json()["extractions"] == 1
-    assert (await app.knowledge.count_contents())[TIDES.id] == (2, 2)
+    assert (await app.stores.knowledge.count_contents())[TIDES.id] == (2, 2)

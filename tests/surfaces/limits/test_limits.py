@@ -28,10 +28,10 @@ async def test_a_call_beyond_a_limit_gets_the_same_sentence_over_http_and_mcp(tm
     settings = load_settings(variables={}, data_dir=tmp_path, search_model="hashed-64")
     async with open_app(settings, serving=True) as app:
         limits = (("fail", CallLimit(per_minute=1)),)
-        await app.gateway.apply([replace(make_scripted_server(), tool_limits=limits)])
-        await app.gateway.settle(60)
-        _, slow = await app.keys.create("slow", [Scope.CALL], limit=CallLimit(per_minute=1))
-        _, fast = await app.keys.create("fast", [Scope.CALL])
+        await app.servers.gateway.apply([replace(make_scripted_server(), tool_limits=limits)])
+        await app.servers.gateway.settle(60)
+        _, slow = await app.access.keys.create("slow", [Scope.CALL], limit=CallLimit(per_minute=1))
+        _, fast = await app.access.keys.create("fast", [Scope.CALL])
         http = create_http_app(served := ServedApp(settings, app))
         served.mark_ready()
         async with (

@@ -30,8 +30,8 @@ MCP_HEADERS = {"Accept": "application/json, text/event-stream"}
 async def open_client(folder: Path, **settings: Any) -> AsyncIterator[tuple[App, httpx.AsyncClient]]:
     chosen = load_settings(variables={}, data_dir=folder, search_model="hashed-64", **settings)
     async with open_app(chosen, serving=True) as app:
-        await app.gateway.apply([make_scripted_server()])
-        await app.gateway.settle(60)
+        await app.servers.gateway.apply([make_scripted_server()])
+        await app.servers.gateway.settle(60)
         http = create_http_app(served := ServedApp(chosen, app))
         served.mark_ready()
         async with (
@@ -65,7 +65,7 @@ async def test_each_user_who_logged_in_has_a_limit_whichever_token_surface_or_pr
         async with open_client(tmp_path, **login) as (app, client):
             staff = Profile("staff", claims=(("groups", frozenset({"staff"})),))
             twice = CallLimit(per_minute=2)
-            app.profiles.replace([Profile(DEFAULT_PROFILE, limit=twice), Profile("other", limit=twice), staff])
+            app.access.profiles.replace([Profile(DEFAULT_PROFILE, limit=twice), Profile("other", limit=twice), staff])
             assert (await call(client, sign("ada"))).status_code == 200
             another = await call_over_mcp(client, sign("ada", jti="another token"), "/mcp/other")
             assert another == '{"text": "a"}'
@@ -82,9 +82,9 @@ async def test_each_user_who_logged_in_has_a_limit_whichever_token_surface_or_pr
 
 async def test_each_key_of_a_profile_has_a_limit_beside_its_own(tmp_path: Path) -> None:
     async with open_client(tmp_path) as (app, client):
-        _, one = await app.keys.create("one", [Scope.CALL])
-        _, two = await app.keys.create("two", [Scope.CALL], limit=CallLimit(per_minute=1))
-        app.profiles.replace([Profile("p", limit=CallLimit(per_minute=2), keys=frozenset({"one", "two"}))])
+        _, one = await app.access.keys.create("one", [Scope.CALL])
+        _, two = await app.access.keys.create("two", [Scope.CALL], limit=CallLimit(per_minute=1))
+        app.access.profiles.replace([Profile("p", limit=CallLimit(per_minute=2), keys=frozenset({"one", "two"}))])
         assert [(await call(client, one)).status_code for _ in range(3)] == [200, 200, 429]
         assert [(await call(client, two)).status_code for _ in range(2)] == [200, 429]
         assert "with the key two are limited to 1 a minute" in (await call(client, two)).text

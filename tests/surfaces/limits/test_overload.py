@@ -36,15 +36,15 @@ async def app(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> A
         variables={}, data_dir=tmp_path_factory.mktemp("overload"), search_model="hashed-64", knowledge_public=True
     )
     async with open_app(settings, serving=True) as opened:
-        await opened.gateway.apply([make_scripted_server()])
-        await opened.gateway.settle(TIMEOUT_SECONDS)
+        await opened.servers.gateway.apply([make_scripted_server()])
+        await opened.servers.gateway.settle(TIMEOUT_SECONDS)
         yield opened
 
 
 @pytest.fixture(scope="module")
 async def secrets(app: App) -> dict[str, str]:
     """Keys of two callers who may do everything."""
-    return {name: (await app.keys.create(name, list(Scope), tenant="acme"))[1] for name in ("greedy", "modest")}
+    return {name: (await app.access.keys.create(name, list(Scope), tenant="acme"))[1] for name in ("greedy", "modest")}
 
 
 def connect(url: str, key: str = "") -> httpx.AsyncClient:
@@ -89,28 +89,28 @@ async def test_slow_calls_of_one_key_leave_room_for_others_and_probes(
 
 @pytest.mark.parametrize("path", ["/search?q=echo", "/api/v1/search/skills?query=echo", "/api/v1/search/tools?query=a"])
 async def test_searches_above_the_queue_are_refused_over_http(app: App, secrets: dict[str, str], path: str) -> None:
-    holders = [ShareHolder(f"key {number}") for number in range(app.search_shares.total)]
+    holders = [ShareHolder(f"key {number}") for number in range(app.access.search_shares.total)]
     async with serve(app) as url, connect(url, secrets["modest"]) as client:
         for holder in holders:
-            app.search_shares.take(holder)
+            app.access.search_shares.take(holder)
         refused = await client.get(path)
         assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
         assert "as many searches in progress" in refused.json()["error"]["message"]
         for holder in holders:
-            app.search_shares.give_back(holder)
+            app.access.search_shares.give_back(holder)
         assert (await client.get("/search?q=echo")).status_code == 200
 
 
 async def test_searches_above_the_queue_are_refused_over_mcp(app: App, secrets: dict[str, str]) -> None:
-    holders = [ShareHolder(f"key {number}") for number in range(app.search_shares.total)]
+    holders = [ShareHolder(f"key {number}") for number in range(app.access.search_shares.total)]
     params = {"name": "search_tools", "arguments": {"query": "echo"}}
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
     async with serve(app) as url, connect(url, secrets["modest"]) as client:
         for holder in holders:
-            app.search_shares.take(holder)
+            app.access.search_shares.take(holder)
         result = (await client.post("/mcp", json=body, headers=MCP_HEADERS)).json()["result"]
         for holder in holders:
-            app.search_shares.give_back(holder)
+            app.access.search_shares.give_back(holder)
     assert result["isError"]
     assert "as many searches in progress" in result["content"][0]["text"]
 
@@ -118,7 +118,7 @@ async def test_searches_above_the_queue_are_refused_over_mcp(app: App, secrets: 
 async def test_callers_without_a_key_leave_subscriptions_for_the_operator(
     app: App, secrets: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(app.native_changes.shares, "total", 8)
+    monkeypatch.setattr(app.tools.native_changes.shares, "total", 8)
     async with (
         serve(app) as url,
         httpx2.AsyncClient(headers={"X-API-Key": secrets["modest"]}) as http,
@@ -183,14 +183,14 @@ async def expect_end(
 
 
 async def test_a_revoked_key_loses_its_event_stream(app: App) -> None:
-    _, secret = await app.keys.create("streaming", [Scope.ADMIN])
+    _, secret = await app.access.keys.create("streaming", [Scope.ADMIN])
     async with serve(app) as url, connect(url, secret) as client:
         request = client.stream("GET", "/servers", headers={"Accept": "text/event-stream"})
-        await expect_end(request, b"event: servers", lambda: app.keys.revoke("streaming"))
+        await expect_end(request, b"event: servers", lambda: app.access.keys.revoke("streaming"))
 
 
 async def test_a_revoked_key_loses_its_subscription(app: App) -> None:
-    _, secret = await app.keys.create("listening", [Scope.SEARCH])
+    _, secret = await app.access.keys.create("listening", [Scope.SEARCH])
     prefix = "io.modelcontextprotocol"
     meta = {f"{prefix}/protocolVersion": NEWEST, f"{prefix}/clientCapabilities": {}}
     params = {"notifications": {"toolsListChanged": True}, "_meta": meta}
@@ -198,16 +198,16 @@ async def test_a_revoked_key_loses_its_subscription(app: App) -> None:
     headers = MCP_HEADERS | {"MCP-Protocol-Version": NEWEST, "Mcp-Method": "subscriptions/listen"}
     async with serve(app) as url, connect(url, secret) as client:
         request = client.stream("POST", "/mcp", json=body, headers=headers)
-        await expect_end(request, b"acknowledged", lambda: app.keys.revoke("listening"))
-    assert app.native_changes.shares.taken == 0
+        await expect_end(request, b"acknowledged", lambda: app.access.keys.revoke("listening"))
+    assert app.tools.native_changes.shares.taken == 0
 
 
 async def test_a_revoked_key_loses_its_running_call(app: App) -> None:
-    _, secret = await app.keys.create("calling", [Scope.CALL])
+    _, secret = await app.access.keys.create("calling", [Scope.CALL])
     async with serve(app) as url, connect(url, secret) as client, asyncio.timeout(TIMEOUT_SECONDS):
         call = asyncio.create_task(client.post("/tools/scripted__slow", json=SLOW))
         assert (await client.post("/tools/scripted__echo", json={"text": "meanwhile"})).status_code == 200
-        await app.keys.revoke("calling")
+        await app.access.keys.revoke("calling")
         assert (await call).status_code == 401
 
 

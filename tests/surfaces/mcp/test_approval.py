@@ -88,7 +88,7 @@ def read_error(response: dict[str, Any]) -> str:
 
 async def count_calls(app: App) -> int:
     """How many calls have reached the server, by this one's own answer, which needs no approval."""
-    return int((await app.call_tool.call("older__seen", {})).structured["tools/call"])
+    return int((await app.tools.call.call("older__seen", {})).structured["tools/call"])
 
 
 @asynccontextmanager
@@ -96,9 +96,9 @@ async def open_with_servers(folder: Path, **settings: Any) -> AsyncIterator[App]
     chosen = {"data_dir": folder, "search_model": "hashed-64", "index": "memory:", "port": 0} | settings
     async with open_app(load_settings(variables={}, **chosen)) as app:
         older = make_scripted_server("older", tools=["ask", "echo", "seen"])
-        await app.gateway.apply([older, make_scripted_server("modern", tools=["ask"], modern=True)])
-        await app.gateway.settle(TIMEOUT_SECONDS)
-        app.profiles.replace([Profile(PROFILE, approval=ApprovalPolicy.WRITES, pinned=(ECHO,))])
+        await app.servers.gateway.apply([older, make_scripted_server("modern", tools=["ask"], modern=True)])
+        await app.servers.gateway.settle(TIMEOUT_SECONDS)
+        app.access.profiles.replace([Profile(PROFILE, approval=ApprovalPolicy.WRITES, pinned=(ECHO,))])
         yield app
 
 
@@ -163,7 +163,7 @@ async def test_an_approval_cannot_be_forged_moved_or_used_twice(app: App, caller
 
 async def test_an_approval_is_its_callers_own(tmp_path: Path) -> None:
     async with open_with_servers(tmp_path) as app:
-        (_, ada), (_, ben) = [await app.keys.create(name, [Scope.SEARCH, Scope.CALL]) for name in ("ada", "ben")]
+        (_, ada), (_, ben) = [await app.access.keys.create(name, [Scope.SEARCH, Scope.CALL]) for name in ("ada", "ben")]
         async with (
             call_over_http(app, Authorization=f"Bearer {ada}") as first,
             call_over_http(app, Authorization=f"Bearer {ben}") as second,
@@ -225,18 +225,18 @@ async def test_a_call_of_a_client_without_forms_waits_and_reaches_the_server_onc
 
     before = await count_calls(app)
     waits = read_error(await send())
-    (pending,) = await app.approvals.pending.list_waiting()
+    (pending,) = await app.tools.approvals.pending.list_waiting()
     assert (pending.tool_id, pending.profile, pending.caller) == (ECHO, PROFILE, "address 127.0.0.1")
     assert read_error(await send()) == waits
-    await app.approvals.pending.decide(pending.id, PendingState.APPROVED, decider=None)
+    await app.tools.approvals.pending.decide(pending.id, PendingState.APPROVED, decider=None)
     assert (await send())["result"]["structuredContent"] == {"text": f"waits in {version}"}
     assert await count_calls(app) == before + 2
     again = re.fullmatch(CANNOT_ASK, read_error(await send()))
     assert again
     assert again[1] != pending.id
-    await app.approvals.pending.decide(again[1], PendingState.DECLINED, decider=None)
+    await app.tools.approvals.pending.decide(again[1], PendingState.DECLINED, decider=None)
     assert read_error(await send()).startswith("older__echo was not called: a person declined it")
-    assert await app.approvals.pending.list_waiting() == []
+    assert await app.tools.approvals.pending.list_waiting() == []
 
 
 async def test_searches_and_descriptions_say_which_tools_need_approval(app: App) -> None:
@@ -267,7 +267,7 @@ async def open_client(app: App, mode: Any, answer: dict[str, Any], questions: li
 
     native = partial(answer_request, app)
     built = build_server(
-        answer_request_of_client, lambda method, params, _: native(method, params), app.native_changes.open
+        answer_request_of_client, lambda method, params, _: native(method, params), app.tools.native_changes.open
     )
     async with Client(built, mode=mode, elicitation_callback=elicit) as client:
         yield client
@@ -328,6 +328,6 @@ def test_the_time_of_a_call_stands_still_while_a_person_decides(tmp_path: Path) 
         think = think_for(500, ALLOW)
         async with open_with_servers(tmp_path, approval="writes") as app:
             relay = CallRelay(capabilities={"elicitation": {}}, ask=think)
-            return await app.call_tool.call(ECHO, {"text": "a"}, within=TIMEOUT_SECONDS, relay=relay)
+            return await app.tools.call.call(ECHO, {"text": "a"}, within=TIMEOUT_SECONDS, relay=relay)
 
     assert asyncio.run(call()).structured == {"text": "a"}

@@ -62,8 +62,8 @@ async def open_with_servers(folder: Path, **settings: Any) -> AsyncIterator[App]
     chosen = {"data_dir": folder, "search_model": "hashed-64", "index": "memory:", "port": 0} | settings
     async with open_app(load_settings(variables={}, **chosen)) as opened:
         servers = [make_scripted_server(name, tools=["ask"], modern=name != "older") for name in ("modern", "older")]
-        await opened.gateway.apply([*servers, make_scripted_server("other", tools=["ask"], modern=True)])
-        await opened.gateway.settle(TIMEOUT_SECONDS)
+        await opened.servers.gateway.apply([*servers, make_scripted_server("other", tools=["ask"], modern=True)])
+        await opened.servers.gateway.settle(TIMEOUT_SECONDS)
         yield opened
 
 
@@ -112,7 +112,7 @@ async def test_a_changed_or_foreign_state_is_refused(caller: Caller) -> None:
 
 async def test_the_state_of_another_caller_is_refused(tmp_path: Path) -> None:
     async with open_with_servers(tmp_path) as app:
-        (_, ada), (_, ben) = [await app.keys.create(name, [Scope.SEARCH, Scope.CALL]) for name in ("ada", "ben")]
+        (_, ada), (_, ben) = [await app.access.keys.create(name, [Scope.SEARCH, Scope.CALL]) for name in ("ada", "ben")]
         async with (
             call_over_http(app, Authorization=f"Bearer {ada}") as first,
             call_over_http(app, Authorization=f"Bearer {ben}") as second,
@@ -168,7 +168,7 @@ async def test_a_client_of_the_sdk_gets_questions_in_its_own_version(app: App, m
         return ElicitResult(action="accept", content={"name": "Ada"})
 
     native = partial(answer_request, app)
-    built = build_server(answer, lambda method, params, _: native(method, params), app.native_changes.open)
+    built = build_server(answer, lambda method, params, _: native(method, params), app.tools.native_changes.open)
     async with Client(built, mode=mode, elicitation_callback=elicit) as client:
         result = await client.call_tool("call_tool", {"tool_id": f"{server}__ask"})
     assert isinstance(result, CallToolResult)
@@ -191,6 +191,6 @@ def test_the_time_of_a_call_stands_still_while_the_caller_answers(tmp_path: Path
         think = think_for(500, ANSWER)
         async with open_with_servers(tmp_path) as app:
             relay = CallRelay(capabilities=CAPABILITIES, ask=think)
-            return await app.call_tool.call("older__ask", {}, within=TIMEOUT_SECONDS, relay=relay)
+            return await app.tools.call.call("older__ask", {}, within=TIMEOUT_SECONDS, relay=relay)
 
     assert asyncio.run(call()).structured == {"result": ANSWER}

@@ -34,7 +34,7 @@ async def app(tmp_path: Path) -> AsyncIterator[App]:
 
 async def read(app: App, url: str, tenant: str | None = None) -> tuple[list[str], str]:
     """The names of the tools that a client sees, and its instructions."""
-    headers = {"Authorization": f"Bearer {local_token(app.local_key, tenant)}"} if tenant else {}
+    headers = {"Authorization": f"Bearer {local_token(app.access.local_key, tenant)}"} if tenant else {}
     async with httpx2.AsyncClient(headers=headers) as http, connect(url, http) as client:
         return [tool.name for tool in (await client.list_tools()).tools], client.instructions or ""
 
@@ -58,7 +58,7 @@ async def test_a_search_is_listed_and_mentioned_once_it_has_something_to_find(ap
 
 @pytest.mark.req("D-04")
 async def test_documents_of_others_list_no_search(app: App) -> None:
-    await app.ingest_documents.put("acme", [TIDES])
+    await app.texts.ingest_documents.put("acme", [TIDES])
     async with serve(app) as url:
         assert "search_documents" in (await read(app, url, "acme"))[0]
         assert (await read(app, url, "other"))[0] == ALWAYS
@@ -66,8 +66,8 @@ async def test_documents_of_others_list_no_search(app: App) -> None:
 
 
 async def test_clients_hear_of_the_first_text_and_of_the_last(app: App) -> None:
-    await app.ingest_documents.put("other", [TIDES])
-    headers = {"Authorization": f"Bearer {local_token(app.local_key, 'acme')}"}
+    await app.texts.ingest_documents.put("other", [TIDES])
+    headers = {"Authorization": f"Bearer {local_token(app.access.local_key, 'acme')}"}
     async with (
         serve(app) as url,
         httpx2.AsyncClient(headers=headers, timeout=None) as http,
@@ -75,11 +75,11 @@ async def test_clients_hear_of_the_first_text_and_of_the_last(app: App) -> None:
         asyncio.timeout(TIMEOUT_SECONDS),
         client.listen(tools_list_changed=True) as changes,
     ):
-        await app.ingest_documents.put("acme", [TIDES])
+        await app.texts.ingest_documents.put("acme", [TIDES])
         assert await anext(aiter(changes)) == ToolsListChanged()
         names = [tool.name for tool in (await client.list_tools(cache_mode="refresh")).tools]
         assert "search_documents" in names
-        await app.ingest_documents.delete("acme", [TIDES.id])
+        await app.texts.ingest_documents.delete("acme", [TIDES.id])
         assert await anext(aiter(changes)) == ToolsListChanged()
 
 
@@ -88,6 +88,6 @@ async def test_a_store_that_does_not_answer_hides_no_search(app: App) -> None:
         async def has_sources(self) -> bool:
             raise Unavailable("no answer")
 
-    contents = text_contents.FindTextContents(app.documents, Silent())  # type: ignore[arg-type]
+    contents = text_contents.FindTextContents(app.stores.documents, Silent())  # type: ignore[arg-type]
     async with serve(replace_parts(app, text_contents=contents)) as url:
         assert (await read(app, url))[0] == [*ALWAYS, "search_knowledge"]

@@ -26,8 +26,8 @@ async def catalogue(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     async def call(*_: object, **__: object) -> CallResult:
         return CallResult({"content": [{"type": "text", "text": "done"}]})
 
-    await app.sync.run([item for item in load_demo_items() if item.server in {"git", "email"}])
-    monkeypatch.setattr(app.gateway, "call", call)  # tools of the demo have no server
+    await app.catalogue.sync.run([item for item in load_demo_items() if item.server in {"git", "email"}])
+    monkeypatch.setattr(app.servers.gateway, "call", call)  # tools of the demo have no server
 
 
 async def use(app: App, caller: Caller, tool: str, **arguments: object) -> str:
@@ -36,8 +36,8 @@ async def use(app: App, caller: Caller, tool: str, **arguments: object) -> str:
 
 
 async def list_successes(app: App) -> list[tuple[str, str, str]]:
-    await app.feedback.close()
-    return [(s.item_id, s.request, s.caller) for s in await app.feedback_store.get_verdicts()]
+    await app.tools.feedback.close()
+    return [(s.item_id, s.request, s.caller) for s in await app.stores.feedback.get_verdicts()]
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ async def list_successes(app: App) -> list[tuple[str, str, str]]:
 )
 async def test_a_call_of_a_hit_is_a_success(app: App, how: dict[str, object]) -> None:
     if "skill_ids" in how:
-        (stored,) = await app.item_store.get_items([TOOL])
+        (stored,) = await app.stores.items.get_items([TOOL])
         how = {"skill_ids": [stored.assignments[0].skill_id]}
     assert TOOL in await use(app, ADA, "search_tools", query=QUERY, limit=20, **how)
     await use(app, BEN, "call_tool", tool_id=TOOL, arguments={"repo_path": ".", "message": "x"})

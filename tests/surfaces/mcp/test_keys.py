@@ -35,7 +35,7 @@ async def app(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
     settings = load_settings(variables={}, data_dir=tmp_path_factory.mktemp("keys"), search_model="hashed-64")
     async with open_app(settings, serving=True) as opened:
         await fill_searches(opened, "acme")
-        await opened.ingest_documents.put("acme", [Document("report", "the tides of acme")])
+        await opened.texts.ingest_documents.put("acme", [Document("report", "the tides of acme")])
         yield opened
 
 
@@ -89,16 +89,16 @@ def test_every_tool_has_a_scope() -> None:
 
 async def test_without_a_valid_key_nothing_is_answered_once_a_key_exists(app: App) -> None:
     async with serve_mcp(app) as mcp:
-        if not await app.keys.list_all():
+        if not await app.access.keys.list_all():
             assert await mcp.list_tools() == [tool.name for tool in TOOLS if tool.name != "search_documents"]
-        _, secret = await app.keys.create("first", [Scope.SEARCH])
+        _, secret = await app.access.keys.create("first", [Scope.SEARCH])
         for headers in ({}, bearer(f"{secret}x"), {"X-API-Key": "tsk_"}):
             for method in ("tools/list", "ping", "initialize"):
                 assert (await mcp.post(method, headers)).status_code == 401
 
 
 async def test_a_call_without_a_key_is_refused_also_when_it_arrives_while_the_gateway_starts(app: App) -> None:
-    await app.keys.create("of-the-last-run", [Scope.METRICS])
+    await app.access.keys.create("of-the-last-run", [Scope.METRICS])
     served = ServedApp(app.settings, ready=False)
     async with open_endpoint(served) as mcp:
         calls = [mcp.post("tools/call", {}, name=name, arguments=ARGUMENTS) for name in TOOL_SCOPES]
@@ -111,7 +111,7 @@ async def test_a_call_without_a_key_is_refused_also_when_it_arrives_while_the_ga
 
 
 async def test_a_call_with_a_key_that_arrives_while_the_gateway_starts_waits_for_it(app: App) -> None:
-    _, secret = await app.keys.create("early", [Scope.SEARCH])
+    _, secret = await app.access.keys.create("early", [Scope.SEARCH])
     served = ServedApp(app.settings, ready=False)
     async with open_endpoint(served) as mcp:
         early = asyncio.create_task(mcp.call("search_tools", **bearer(secret)))
@@ -124,7 +124,7 @@ async def test_a_call_with_a_key_that_arrives_while_the_gateway_starts_waits_for
 async def test_a_key_sees_and_calls_the_tools_of_its_scope(app: App) -> None:
     async with serve_mcp(app) as mcp:
         for scope in Scope:
-            _, secret = await app.keys.create(f"only-{scope}", [scope], tenant="acme")
+            _, secret = await app.access.keys.create(f"only-{scope}", [scope], tenant="acme")
             allowed = [tool.name for tool in TOOLS if TOOL_SCOPES[tool.name] is scope]
             assert await mcp.list_tools(**bearer(secret)) == allowed
             for name, needed in TOOL_SCOPES.items():
@@ -136,7 +136,7 @@ async def test_a_key_sees_and_calls_the_tools_of_its_scope(app: App) -> None:
 
 @pytest.mark.req("K-03")
 async def test_public_knowledge_is_public_for_every_key(app: App) -> None:
-    _, secret = await app.keys.create("calls", [Scope.CALL])
+    _, secret = await app.access.keys.create("calls", [Scope.CALL])
     async with serve_mcp(app, knowledge_public=True) as mcp:
         assert await mcp.list_tools(**{"X-API-Key": secret}) == ["call_tool", "read_result", "search_knowledge"]
         assert (await mcp.call("search_knowledge", **{"X-API-Key": secret}))[0] is False
@@ -145,7 +145,7 @@ async def test_public_knowledge_is_public_for_every_key(app: App) -> None:
 @pytest.mark.req("K-03")
 @pytest.mark.parametrize("api_key", [None, "k" * 32])
 async def test_public_knowledge_needs_no_key_and_every_other_tool_does(app: App, api_key: str | None) -> None:
-    await app.keys.create(f"beside-{api_key}", [Scope.CALL])
+    await app.access.keys.create(f"beside-{api_key}", [Scope.CALL])
     async with serve_mcp(app, api_key=api_key) as mcp:
         assert (await mcp.post("tools/call", {}, name="search_knowledge", arguments=ARGUMENTS)).status_code == 401
     async with serve_mcp(app, api_key=api_key, knowledge_public=True) as mcp:
@@ -163,7 +163,7 @@ async def test_public_knowledge_needs_no_key_and_every_other_tool_does(app: App,
 
 @pytest.mark.req("K-03", "G-08")
 async def test_a_client_without_a_key_learns_that_it_needs_one(app: App) -> None:
-    _, secret = await app.keys.create("with-instructions", [Scope.SEARCH])
+    _, secret = await app.access.keys.create("with-instructions", [Scope.SEARCH])
     params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
     async with serve_mcp(app, knowledge_public=True) as mcp:
         without = (await mcp.post("initialize", {}, **params)).json()["result"]
@@ -176,9 +176,9 @@ async def test_a_client_without_a_key_learns_that_it_needs_one(app: App) -> None
 
 @pytest.mark.req("D-04")
 async def test_documents_need_the_scope_or_a_token_beside_the_key(app: App) -> None:
-    _, metrics = await app.keys.create("metrics-of-acme", [Scope.METRICS])
-    _, documents = await app.keys.create("documents-of-acme", [Scope.DOCUMENTS], tenant="acme")
-    with_token = {"X-API-Key": metrics} | bearer(local_token(app.local_key, "acme"))
+    _, metrics = await app.access.keys.create("metrics-of-acme", [Scope.METRICS])
+    _, documents = await app.access.keys.create("documents-of-acme", [Scope.DOCUMENTS], tenant="acme")
+    with_token = {"X-API-Key": metrics} | bearer(local_token(app.access.local_key, "acme"))
     async with serve_mcp(app) as mcp:
         for headers in (with_token, {"X-API-Key": documents}, bearer(documents)):
             assert await mcp.list_tools(**headers) == ["search_documents"]
@@ -187,9 +187,9 @@ async def test_documents_need_the_scope_or_a_token_beside_the_key(app: App) -> N
 
 
 async def test_the_owner_of_the_data_folder_may_do_everything(app: App) -> None:
-    await app.keys.create("another", [Scope.SEARCH])
+    await app.access.keys.create("another", [Scope.SEARCH])
     async with serve_mcp(app) as mcp:
-        assert len(await mcp.list_tools(**bearer(local_token(app.local_key, "acme")))) == len(TOOLS)
+        assert len(await mcp.list_tools(**bearer(local_token(app.access.local_key, "acme")))) == len(TOOLS)
 
 
 @pytest.mark.req("D-10")
@@ -206,7 +206,7 @@ async def test_requests_are_counted_by_the_method_of_the_protocol(app: App) -> N
         return counted
 
     before = count_routes()
-    _, secret = await app.keys.create("everything", list(Scope), tenant="acme")
+    _, secret = await app.access.keys.create("everything", list(Scope), tenant="acme")
     async with serve_mcp(app) as mcp:
         for method in ("tools/list", "tools/list", "ping", "no/such/method", "no/other/method"):
             await mcp.post(method, bearer(secret))
@@ -216,7 +216,7 @@ async def test_requests_are_counted_by_the_method_of_the_protocol(app: App) -> N
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
 async def test_headers_that_name_another_method_or_tool_give_no_rights(app: App, version: str) -> None:
-    _, secret = await app.keys.create(f"liar-{version}", [Scope.SEARCH])
+    _, secret = await app.access.keys.create(f"liar-{version}", [Scope.SEARCH])
     lies = {"MCP-Protocol-Version": version, "Mcp-Method": "tools/list", "Mcp-Name": "search_tools"}
     prefix = "io.modelcontextprotocol"
     meta = {f"{prefix}/protocolVersion": version, f"{prefix}/clientCapabilities": {}} if version > "2026" else {}
@@ -236,7 +236,7 @@ async def test_headers_that_name_another_method_or_tool_give_no_rights(app: App,
 
 
 async def test_metrics_count_the_method_of_the_body(app: App) -> None:
-    _, secret = await app.keys.create("counted-liar", [Scope.SEARCH, Scope.METRICS])
+    _, secret = await app.access.keys.create("counted-liar", [Scope.SEARCH, Scope.METRICS])
     lies = {"MCP-Protocol-Version": "2025-11-25", "Mcp-Method": "prompts/list", "Mcp-Name": "search_tools"}
     async with serve_mcp(app) as mcp:
         assert (await mcp.post("ping", bearer(secret) | lies)).status_code == 200

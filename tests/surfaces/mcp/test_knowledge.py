@@ -46,7 +46,7 @@ async def over_stdio(app: App) -> AsyncIterator[Client]:
     server = build_server(
         lambda params, _: answer_call(app, params, caller),
         lambda method, params, _: answer_request(app, method, params),
-        app.native_changes.open,
+        app.tools.native_changes.open,
     )
     async with Client(server) as client:
         yield client
@@ -208,7 +208,7 @@ async def test_searches_over_stdio_are_not_limited(app: App) -> None:
 async def test_searches_of_the_owner_of_the_data_folder_are_not_limited(app: App) -> None:
     headers = {
         "Accept": "application/json, text/event-stream",
-        "Authorization": f"Bearer {local_token(app.local_key, 'default')}",
+        "Authorization": f"Bearer {local_token(app.access.local_key, 'default')}",
     }
     request = {
         "jsonrpc": "2.0",

@@ -61,8 +61,8 @@ async def open_gateway(folder: Path, store: str = "") -> AsyncIterator[App]:
     given = {"data_dir": folder, "search_model": "hashed-64", "index": "memory:", "port": 0, "store": store}
     settings = load_settings(variables={}, **given, result_tokens=TOKENS)
     async with open_app(settings, serving=True) as opened:
-        await opened.gateway.apply([make_scripted_server(tools=["answer"])])
-        await opened.gateway.settle(TIMEOUT_SECONDS)
+        await opened.servers.gateway.apply([make_scripted_server(tools=["answer"])])
+        await opened.servers.gateway.settle(TIMEOUT_SECONDS)
         yield opened
 
 
@@ -152,8 +152,8 @@ async def test_empty_arguments_are_left_out(agent: Agent) -> None:
 
 @pytest.mark.req("X-04")
 async def test_a_handle_of_another_key_or_profile_does_not_exist(app: App) -> None:
-    app.profiles.replace([Profile("one"), Profile("two")])
-    (_, ann), (_, bob) = [await app.keys.create(name, [Scope.SEARCH, Scope.CALL]) for name in ("ann", "bob")]
+    app.access.profiles.replace([Profile("one"), Profile("two")])
+    (_, ann), (_, bob) = [await app.access.keys.create(name, [Scope.SEARCH, Scope.CALL]) for name in ("ann", "bob")]
     async with connect(app) as agent:
         answer = await agent.call(build_text(ROWS), path="/mcp/one", **{"X-API-Key": ann})
         handle = answer["_meta"][META_KEY]["handle"]
@@ -166,7 +166,7 @@ async def test_a_handle_of_another_key_or_profile_does_not_exist(app: App) -> No
 
 
 async def test_a_pinned_tool_that_is_called_directly_is_cut_too(app: App) -> None:
-    app.profiles.replace([Profile("pins", pinned=("scripted__answer",))])
+    app.access.profiles.replace([Profile("pins", pinned=("scripted__answer",))])
     async with connect(app) as agent:
         request = build_request("", {}, NEWEST)
         request.body["params"] |= {"name": "scripted__answer", "arguments": {"result": build_text(WOMBAT)}}

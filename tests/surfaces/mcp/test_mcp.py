@@ -152,8 +152,8 @@ async def over_http(folder: Path) -> AsyncIterator[Agent]:
     settings = load_settings(variables={}, data_dir=folder / "data", search_model=MODEL, index="memory:", port=0)
     configuration = load_configuration(write_configuration(folder), home=folder, folder=folder, environment={})
     async with open_app(settings) as app:
-        await app.gateway.apply(configuration.servers)
-        await app.gateway.settle(TIMEOUT_SECONDS)
+        await app.servers.gateway.apply(configuration.servers)
+        await app.servers.gateway.settle(TIMEOUT_SECONDS)
         async with serve(app) as url, Client(f"{url}/mcp") as client:
             agent = Agent(client)
             await until(lambda: has_everything(agent))  # on a busy machine a server may need a second attempt
@@ -566,8 +566,8 @@ async def url(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> A
     settings = load_settings(variables={}, data_dir=folder, search_model="hashed-64", index="memory:", port=0)
     configuration = load_configuration(write_configuration(folder), home=folder, folder=folder, environment={})
     async with open_app(settings) as app:
-        await app.gateway.apply(configuration.servers)
-        await app.gateway.settle(TIMEOUT_SECONDS)
+        await app.servers.gateway.apply(configuration.servers)
+        await app.servers.gateway.settle(TIMEOUT_SECONDS)
         async with serve(app) as address:
             yield address
 
@@ -656,7 +656,7 @@ def _tokenizer() -> Tokenizer:
 async def app_among(items: Sequence[Item], folder: Path, **settings: Any) -> AsyncIterator[App]:
     given = {"data_dir": folder, "search_model": "hashed-64", "index": "memory:"} | settings
     async with open_app(load_settings(variables={}, **given)) as app:
-        await app.sync.run(items)
+        await app.catalogue.sync.run(items)
         yield app
 
 
@@ -667,7 +667,7 @@ def server_of(app: App) -> Server[Any]:
     return build_server(
         lambda params, _: answer_call(app, params, caller),
         lambda method, params, _: answer_request(app, method, params),
-        app.native_changes.open,
+        app.tools.native_changes.open,
     )
 
 
@@ -819,8 +819,8 @@ async def reader(app: App) -> AsyncIterator[Agent]:
 async def documents(tmp_path: Path) -> AsyncIterator[App]:
     """An application in which two tenants have documents."""
     async with app_among([], tmp_path, jwt_secret=SECRET, port=0) as app:
-        await app.ingest_documents.put("default", [KEYS, LEASE])
-        await app.ingest_documents.put("acme", [Document("plans", "Rotated keys of acme.")])
+        await app.texts.ingest_documents.put("default", [KEYS, LEASE])
+        await app.texts.ingest_documents.put("acme", [Document("plans", "Rotated keys of acme.")])
         yield app
 
 
@@ -936,8 +936,8 @@ async def test_over_stdio_documents_are_those_of_the_settings_also_through_anoth
     (tmp_path / "servers.json").write_text('{"mcpServers": {}}')
     settings = load_settings(variables={}, data_dir=tmp_path / "data", search_model="hashed-64")
     async with open_app(settings) as app:
-        await app.ingest_documents.put("default", [KEYS])
-        await app.ingest_documents.put("acme", [LEASE])
+        await app.texts.ingest_documents.put("default", [KEYS])
+        await app.texts.ingest_documents.put("acme", [LEASE])
     start = partial(stdio, tmp_path / "servers.json", tmp_path / "data", TOOLSCRIPT_SEARCH_MODEL="hashed-64")
     async with Client(start()) as first, Client(start(TOOLSCRIPT_TENANT="acme")) as second:
         for client, doc_id in ((first, "keys.md"), (second, "lease")):
@@ -949,7 +949,7 @@ async def test_over_stdio_documents_are_those_of_the_settings_also_through_anoth
 async def test_twenty_documents_cost_less_than_2500_tokens(tmp_path: Path) -> None:
     long = [Document(f"d{n:02}", "keys and locks " * 500, "A title " * 50) for n in range(30)]
     async with app_among([], tmp_path) as app, reader(app) as agent:
-        await app.ingest_documents.put("default", long)
+        await app.texts.ingest_documents.put("default", long)
         text = await agent.text("search_documents", query="keys and locks", limit=20)
     assert len(text.splitlines()) in {40, 41}
     assert tokens(text) < 2500

@@ -270,8 +270,8 @@ async def test_keys_see_and_get_what_their_scopes_allow(tmp_path: Path) -> None:
         return answer
 
     async with open_gateway(tmp_path) as (app, url), httpx.AsyncClient() as http:
-        _, searching = await app.keys.create("searching", frozenset({Scope.SEARCH}))
-        _, reading = await app.keys.create("reading", frozenset({Scope.KNOWLEDGE}))
+        _, searching = await app.access.keys.create("searching", frozenset({Scope.SEARCH}))
+        _, reading = await app.access.keys.create("reading", frozenset({Scope.KNOWLEDGE}))
         assert len((await ask("prompts/list", searching))["result"]["prompts"]) == 4
         assert (await ask("prompts/list", reading))["result"]["prompts"] == []
         assert (await ask("resources/templates/list", reading))["result"]["resourceTemplates"] == []
@@ -285,8 +285,10 @@ async def test_servers_that_are_not_connected_stay_in_the_lists(tmp_path: Path) 
         entry = make_scripted_spec(crash=True)
         (tmp_path / "servers.json").write_text(json.dumps({"mcpServers": {"open": entry}}))
         file = tmp_path / "servers.json"
-        await app.gateway.apply(load_configuration(file, home=tmp_path, folder=tmp_path, environment={}).servers)
-        await app.gateway.settle(TIMEOUT_SECONDS)
+        await app.servers.gateway.apply(
+            load_configuration(file, home=tmp_path, folder=tmp_path, environment={}).servers
+        )
+        await app.servers.gateway.settle(TIMEOUT_SECONDS)
         assert [each.name for each in (await client.list_prompts()).prompts] == ["open__greet", "open__summarise"]
         with pytest.raises(MCPError, match="server open is not available"):
             await client.get_prompt("open__greet")

@@ -25,8 +25,8 @@ HEADER_MISMATCH = -32020
 async def open_client(folder: Path, **settings: Any) -> AsyncIterator[httpx.AsyncClient]:
     chosen = {"data_dir": folder, "search_model": "hashed-64", "index": "memory:", "port": 0} | settings
     async with open_app(load_settings(variables={}, **chosen)) as app:
-        await app.gateway.apply([make_scripted_server(tools=["meta", "echo"])])
-        await app.gateway.settle(TIMEOUT_SECONDS)
+        await app.servers.gateway.apply([make_scripted_server(tools=["meta", "echo"])])
+        await app.servers.gateway.settle(TIMEOUT_SECONDS)
         async with serve(app) as url, httpx.AsyncClient(base_url=url, timeout=TIMEOUT_SECONDS) as client:
             yield client
 

@@ -59,8 +59,8 @@ async def app(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -> A
     folder = tmp_path_factory.mktemp("data")
     settings = load_settings(variables={}, data_dir=folder, search_model="hashed-64", index="memory:", port=0)
     async with open_app(settings) as opened:
-        await opened.gateway.apply([make_scripted_server(tools=["answer", "count", "fail"])])
-        await opened.gateway.settle(TIMEOUT_SECONDS)
+        await opened.servers.gateway.apply([make_scripted_server(tools=["answer", "count", "fail"])])
+        await opened.servers.gateway.settle(TIMEOUT_SECONDS)
         yield opened
 
 
@@ -182,7 +182,7 @@ async def test_http_keeps_its_error_for_a_tool_that_failed(app: App, caller: Cal
         "details": {"server": "scripted"},
     }
     with pytest.raises(ToolFailed, match="out of ink") as failed:
-        await app.call_tool.call("scripted__fail", {"message": "out of ink"})
+        await app.tools.call.call("scripted__fail", {"message": "out of ink"})
     assert failed.value.result.content == [{"type": "text", "text": "out of ink"}]
 
 

@@ -206,7 +206,7 @@ async def test_a_process_that_forwards_outlives_the_gateway_that_it_listens_to(m
 
 async def test_many_clients_that_begin_to_listen_at_once_are_all_notified(notes: Notes) -> None:
     async with open_gateway(notes) as (app, _), AsyncExitStack() as stack, asyncio.timeout(TIMEOUT_SECONDS):
-        opened = [app.native_changes.open(ChangeFilter(prompts=True, uris=(WELCOME,))) for _ in range(20)]
+        opened = [app.tools.native_changes.open(ChangeFilter(prompts=True, uris=(WELCOME,))) for _ in range(20)]
         streams = await asyncio.gather(*(stream.__aenter__() for stream in opened))
         for stream in opened:
             stack.push_async_exit(stream.__aexit__)
@@ -217,15 +217,15 @@ async def test_many_clients_that_begin_to_listen_at_once_are_all_notified(notes:
 @pytest.mark.req("G-13")
 async def test_a_client_hears_of_no_change_that_its_profile_hides(notes: Notes) -> None:
     async with open_gateway(notes) as (app, url), asyncio.timeout(TIMEOUT_SECONDS):
-        app.profiles.replace([Profile("quiet", deny=ItemRules(tools=("secret*",)))])
+        app.access.profiles.replace([Profile("quiet", deny=ItemRules(tools=("secret*",)))])
         async with (
             Client(f"{url}/mcp/quiet") as client,
             client.listen(prompts_list_changed=True, resources_list_changed=True) as changes,
         ):
             notes.add("prompts", {"name": "secret"})
-            while app.snapshots.find_item("notes__prompt:secret") is None:
+            while app.catalogue.snapshots.find_item("notes__prompt:secret") is None:
                 await asyncio.sleep(0.02)
-                await app.snapshots.current().facts()
+                await app.catalogue.snapshots.current().facts()
             notes.add("resources", {"uri": "memo://2", "name": "second"})
             assert await anext(changes) == ResourcesListChanged()
             assert [each.name for each in (await client.list_prompts()).prompts] == ["notes__greet"]
@@ -260,17 +260,17 @@ async def test_a_stream_ends_when_the_gateway_does_and_nothing_waits_for_it(note
         client.listen(prompts_list_changed=True, resource_subscriptions=[WELCOME]) as changes,
         asyncio.timeout(TIMEOUT_SECONDS),
     ):
-        app.native_changes.end_streams()
+        app.tools.native_changes.end_streams()
         assert [change async for change in changes] == []
 
 
 async def test_a_server_is_followed_only_while_somebody_listens(shared_notes: Notes) -> None:
     async with open_gateway(shared_notes) as (app, _), asyncio.timeout(TIMEOUT_SECONDS):
         wanted = ChangeFilter(uris=(WELCOME,))
-        async with app.native_changes.open(wanted) as one, app.native_changes.open(wanted) as two:
+        async with app.tools.native_changes.open(wanted) as one, app.tools.native_changes.open(wanted) as two:
             shared_notes.update_resources()
             assert await anext(one) == await anext(two)
-        async with app.native_changes.open(wanted) as three:
+        async with app.tools.native_changes.open(wanted) as three:
             shared_notes.update_resources()
             assert await anext(three) == ResourceChanged(WELCOME)
             assert one.honoured == three.honoured
@@ -278,7 +278,7 @@ async def test_a_server_is_followed_only_while_somebody_listens(shared_notes: No
 
 async def test_the_number_of_streams_is_bounded(shared_notes: Notes, monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_gateway(shared_notes) as (app, url), Client(f"{url}/mcp") as client:
-        monkeypatch.setattr(app.native_changes.shares, "total", 1)
+        monkeypatch.setattr(app.tools.native_changes.shares, "total", 1)
         async with client.listen(prompts_list_changed=True):
             with pytest.raises(MCPError, match="as many subscriptions in progress as it can take"):
                 async with client.listen(prompts_list_changed=True):
@@ -296,7 +296,10 @@ async def test_a_client_that_takes_nothing_holds_each_change_once_and_is_ended_a
     shared_notes: Notes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(native_changes, "MAX_WAITING", 2)
-    async with open_gateway(shared_notes) as (app, _), app.native_changes.open(ChangeFilter(uris=(WELCOME,))) as stream:
+    async with (
+        open_gateway(shared_notes) as (app, _),
+        app.tools.native_changes.open(ChangeFilter(uris=(WELCOME,))) as stream,
+    ):
         for uri in ("a", "a", "a", "b", "c", "d"):
             stream.deliver(ResourceChanged(uri))
         assert [change.uri async for change in stream if isinstance(change, native_changes.ResourceChanged)] == [
@@ -310,9 +313,9 @@ async def test_a_lost_server_is_followed_again_and_its_resource_reported(notes: 
     async with (
         open_gateway(notes) as (app, _),
         asyncio.timeout(TIMEOUT_SECONDS),
-        app.native_changes.open(ChangeFilter(uris=(WELCOME,))) as stream,
+        app.tools.native_changes.open(ChangeFilter(uris=(WELCOME,))) as stream,
     ):
-        connection = app.gateway._connections["notes"]  # a server that ends by itself would end during a call
+        connection = app.servers.gateway._connections["notes"]  # a server that ends by itself would end during a call
         assert connection._server is not None
         connection.abandon(connection._server, "lost")
         assert await anext(stream) == ResourceChanged(WELCOME)

@@ -265,16 +265,16 @@ async def test_a_direct_call_is_in_the_audit_and_counts_for_feedback(scene: Scen
         query = "returns the arguments as structured text"
         assert "good__echo" in read_text(await call(client, "search_tools", query=query))
         await call(client, "good__echo", text="a")
-        await app.feedback.close()
-        assert [(each.item_id, each.request) for each in await app.feedback_store.get_verdicts()] == [
+        await app.tools.feedback.close()
+        assert [(each.item_id, each.request) for each in await app.stores.feedback.get_verdicts()] == [
             ("good__echo", query)
         ]
 
         async def is_recorded() -> bool:
-            return bool((await app.call_log.list_events(AuditQuery())).events)
+            return bool((await app.tools.call_log.list_events(AuditQuery())).events)
 
         await until(is_recorded)
-        (event,) = (await app.call_log.list_events(AuditQuery())).events
+        (event,) = (await app.tools.call_log.list_events(AuditQuery())).events
         assert (event.tool, event.surface, event.profile) == ("good__echo", "mcp", "default")
 
 
@@ -334,7 +334,7 @@ async def test_a_new_configuration_pins_other_tools_and_clients_hear_of_it(scene
         asyncio.timeout(TIMEOUT_SECONDS),
         client.listen(tools_list_changed=True) as changes,
     ):
-        app.profiles.replace([Profile("default", pinned=("notes__write",))])
+        app.access.profiles.replace([Profile("default", pinned=("notes__write",))])
         assert await anext(changes) == ToolsListChanged()
         assert list(await list_tools(client)) == [*OWN, "notes__write"]
         assert not (await call(client, "notes__write")).is_error
@@ -363,7 +363,7 @@ async def test_a_key_sees_pinned_tools_if_it_may_call_and_the_overview_if_it_may
             body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
             return (await http.post("/mcp", json=body, headers=headers)).json()["result"]
 
-        secrets = {each: (await app.keys.create(each, [each], tenant="acme"))[1] for each in Scope}
+        secrets = {each: (await app.access.keys.create(each, [each], tenant="acme"))[1] for each in Scope}
         for scope in Scope:
             tools = {tool["name"]: tool for tool in (await send(scope, "tools/list"))["tools"]}
             assert ("notes__read" in tools) is (scope is Scope.CALL)
@@ -378,7 +378,7 @@ async def test_a_key_sees_pinned_tools_if_it_may_call_and_the_overview_if_it_may
 
 async def test_misspelt_and_superfluous_entries_are_reported(scene: Scene) -> None:
     async with open_gateway(scene) as (app, url), httpx.AsyncClient(base_url=url) as http:
-        app.profiles.replace(
+        app.access.profiles.replace(
             [
                 Profile("default", pinned=("notes__raed", "gone__x", "notes__*")),
                 Profile("quiet", read_only=True, pinned=("good__echo", "notes__read")),
@@ -394,7 +394,7 @@ async def test_misspelt_and_superfluous_entries_are_reported(scene: Scene) -> No
         ]
         scene.tools += [{"name": f"tool{n:02}", "inputSchema": {"type": "object"}} for n in range(30)]
         scene.write()
-        app.profiles.replace([Profile("default", pinned=("notes__tool*",))])
+        app.access.profiles.replace([Profile("default", pinned=("notes__tool*",))])
         expected = "profiles.default.pinned: 30 tools match, and agents see the first 20: name fewer, or use narrower"
 
         async def is_reported() -> bool:

@@ -29,8 +29,8 @@ CALL = "/tools/scripted__answer"
 
 @pytest.fixture
 async def http(app: App) -> AsyncIterator[httpx.AsyncClient]:
-    await app.gateway.apply([make_scripted_server(tools=["answer"])])
-    await app.gateway.settle(TIMEOUT_SECONDS)
+    await app.servers.gateway.apply([make_scripted_server(tools=["answer"])])
+    await app.servers.gateway.settle(TIMEOUT_SECONDS)
     transport = httpx.ASGITransport(create_http_app(ServedApp(app.settings, app)))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         yield client
@@ -78,8 +78,8 @@ async def test_mistakes_say_what_is_allowed(http: httpx.AsyncClient) -> None:
 
 @pytest.mark.req("X-04")
 async def test_the_handle_of_another_key_does_not_exist(http: httpx.AsyncClient, app: App) -> None:
-    (_, ann), (_, bob) = [await app.keys.create(name, [Scope.SEARCH, Scope.CALL]) for name in ("ann", "bob")]
-    _, searching = await app.keys.create("searching", [Scope.SEARCH])
+    (_, ann), (_, bob) = [await app.access.keys.create(name, [Scope.SEARCH, Scope.CALL]) for name in ("ann", "bob")]
+    _, searching = await app.access.keys.create("searching", [Scope.SEARCH])
     place = f"/api/v1/results/{await cut(http, **{'X-API-Key': ann})}"
     statuses = [(await http.get(place, headers={"X-API-Key": key})).status_code for key in (ann, bob, searching)]
     assert statuses == [200, 404, 403]

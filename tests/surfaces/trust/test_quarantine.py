@@ -59,13 +59,13 @@ class Scene:
     async def change(self, lists: dict[str, Any], until: Callable[[], bool]) -> None:
         self.lists.write_text(json.dumps(lists), encoding="utf-8")
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            await self.app.gateway.refresh()
+            await self.app.servers.gateway.refresh()
             while not until():
                 await asyncio.sleep(0.02)
-                await self.app.snapshots.current().facts()
+                await self.app.catalogue.snapshots.current().facts()
 
     def find_reason(self, item_id: str) -> str | None:
-        item = self.app.snapshots.find_item(item_id)
+        item = self.app.catalogue.snapshots.find_item(item_id)
         return item.quarantine if item else None
 
     async def call_mcp(self, tool: str, **arguments: Any) -> str:
@@ -82,8 +82,8 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     lists.write_text(json.dumps(make_lists()), encoding="utf-8")
     settings = load_settings(variables={}, data_dir=tmp_path / "data", search_model="hashed-64")
     async with open_app(settings) as app:
-        await app.gateway.apply([make_scripted_server("notes", watch=str(lists), prompts=True, resources=True)])
-        await app.gateway.settle(TIMEOUT_SECONDS)
+        await app.servers.gateway.apply([make_scripted_server("notes", watch=str(lists), prompts=True, resources=True)])
+        await app.servers.gateway.settle(TIMEOUT_SECONDS)
         transport = httpx.ASGITransport(create_http_app(ServedApp(app.settings, app)))
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             yield Scene(app, client, lists)
@@ -149,7 +149,7 @@ async def test_poisoned_prompts_and_resources_are_not_listed_and_not_read(scene:
     )
     poisoned = ("notes__resource:secret", "notes__prompt:bad")
     await scene.change(lists, lambda: all(map(scene.find_reason, poisoned)))
-    native = scene.app.native
+    native = scene.app.tools.native
     names = [e["name"] for kind in NativeList for e in (await native.list_page(kind)).entries]
     assert len(names) == 1
     with pytest.raises(Quarantined, match="tells the model to hide something from the user"):
@@ -165,6 +165,6 @@ async def test_a_resource_in_quarantine_is_not_read_at_its_new_address_either(sc
     await scene.change(make_lists(resources=moved), lambda: bool(scene.find_reason("notes__resource:memo")))
     for uri in ("memo://a", "memo://moved"):
         with pytest.raises(Quarantined, match="changed after it was approved"):
-            await scene.app.native.find_resource(wrap_uri("notes", uri))
-    unlisted = await scene.app.native.find_resource(wrap_uri("notes", "memo://unlisted"))
+            await scene.app.tools.native.find_resource(wrap_uri("notes", uri))
+    unlisted = await scene.app.tools.native.find_resource(wrap_uri("notes", "memo://unlisted"))
     assert unlisted.annotations == {"uri": "memo://unlisted"}

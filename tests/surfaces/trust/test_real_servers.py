@@ -30,11 +30,11 @@ async def test_no_definition_of_a_real_server_goes_into_quarantine(tmp_path: Pat
     specs = load_configuration(file, home=tmp_path, folder=tmp_path, environment={}).servers
     for _ in range(2):  # the second time their processes are new, and their definitions are compared
         async with open_app(settings) as app:
-            await app.gateway.apply(specs)
-            await app.gateway.settle(TIMEOUT_SECONDS)
-            assert {status.state for status in app.gateway.statuses} == {ServerState.READY}
-            assert await app.quarantine.list_waiting() == []
-            count = len(await app.item_store.get_items())
+            await app.servers.gateway.apply(specs)
+            await app.servers.gateway.settle(TIMEOUT_SECONDS)
+            assert {status.state for status in app.servers.gateway.statuses} == {ServerState.READY}
+            assert await app.catalogue.quarantine.list_waiting() == []
+            count = len(await app.stores.items.get_items())
     guide = (REPOSITORY / "docs" / "guide" / "trust.md").read_text(encoding="utf-8")
     stated = re.search(r"\| real, of thirteen servers that the tests start \| (\d+) \| 0 \|", guide)
     assert stated

@@ -36,8 +36,8 @@ FEW_ITEMS = [
 
 
 async def first_hit(app: App, query: str) -> str:
-    await app.sync.run(FEW_ITEMS)
-    return (await app.tool_search.search(query)).hits[0].id
+    await app.catalogue.sync.run(FEW_ITEMS)
+    return (await app.tools.search.search(query)).hits[0].id
 
 
 @pytest.mark.slow
@@ -63,10 +63,10 @@ async def test_a_folder_of_another_model_moves_to_the_default_and_documents_stay
 ) -> None:
     with Hub(BGE, hub_layout(tmp_path / "repository")) as hub:
         async with open_app(load_settings(data_dir=tmp_path / "data", search_model=former, hub_url=hub.root)) as app:
-            await app.sync.run(FEW_ITEMS)
-            await app.ingest_documents.put("a tenant", [Document("1", "red wine")])
+            await app.catalogue.sync.run(FEW_ITEMS)
+            await app.texts.ingest_documents.put("a tenant", [Document("1", "red wine")])
     async with open_app(load_settings(data_dir=tmp_path / "data")) as app:
-        await app.sync.configure({item.server for item in FEW_ITEMS})
+        await app.catalogue.sync.configure({item.server for item in FEW_ITEMS})
         assert app.model.embedder is not None
         assert (app.model.embedder.model, app.model.fallback_reason) == (DEFAULT_MODEL, None)
         assert await app.index.count(TOOLS) == len(FEW_ITEMS)
@@ -81,24 +81,24 @@ async def test_a_folder_of_another_model_moves_to_the_default_and_documents_stay
 @pytest.mark.req("S-07", "S-10")
 async def test_another_model_rebuilds_the_index_of_tools(small: Settings) -> None:
     async with open_app(small) as app:
-        await app.sync.run(FEW_ITEMS)
+        await app.catalogue.sync.run(FEW_ITEMS)
     async with open_app(replace(small, search_model="hashed-32")) as app:
-        await app.sync.configure({item.server for item in FEW_ITEMS})
+        await app.catalogue.sync.configure({item.server for item in FEW_ITEMS})
         assert await app.index.count(TOOLS) == len(FEW_ITEMS)
-        assert (await app.tool_search.search("read_file")).hits[0].id == "filesystem__read_file"
-        assert (await app.sync.run(FEW_ITEMS)).indexed == 0
+        assert (await app.tools.search.search("read_file")).hits[0].id == "filesystem__read_file"
+        assert (await app.catalogue.sync.run(FEW_ITEMS)).indexed == 0
 
 
 @pytest.mark.req("X-03")
 async def test_another_model_is_refused_if_documents_would_be_lost(small: Settings) -> None:
     async with open_app(small) as app:
-        await app.ingest_documents.put("a tenant", [Document("1", "red wine")])
+        await app.texts.ingest_documents.put("a tenant", [Document("1", "red wine")])
     other = replace(small, search_model="hashed-32")
     with pytest.raises(Invalid, match=r"indexed with model hashed-64.*toolscript index rebuild"):
         async with open_app(other):
             pass
     async with open_app(other, fresh_index=True) as app:
-        assert await app.ingest_documents.index_all() == 1
+        assert await app.texts.ingest_documents.index_all() == 1
 
 
 @pytest.mark.extended
@@ -173,7 +173,7 @@ async def test_an_embeddings_api_replaces_the_local_model(tmp_path: Path) -> Non
             assert (app.model.embedder.model, app.model.embedder.dimensions) == ("their-model", 16)
             assert await first_hit(app, "read_file") == "filesystem__read_file"
             api.forget_last = True
-            found = await app.tool_search.search("a new query, read a file")
+            found = await app.tools.search.search("a new query, read a file")
             assert found.report.degraded == ["embedder"]
         assert "secret" not in repr(settings)
 
@@ -203,15 +203,15 @@ async def test_a_second_application_on_the_same_folder_gets_an_error(small: Sett
 @pytest.mark.slow
 async def test_names_of_a_sync_are_found_at_once(app: App) -> None:
     await first_hit(app, "read_file")
-    await app.sync.run([*FEW_ITEMS, Item("new", "frobnicate")])
-    assert (await app.tool_search.search("frobnicat")).hits[0].id == "new__frobnicate"
+    await app.catalogue.sync.run([*FEW_ITEMS, Item("new", "frobnicate")])
+    assert (await app.tools.search.search("frobnicat")).hits[0].id == "new__frobnicate"
 
 
 @pytest.mark.slow
 @pytest.mark.req("S-07")
 async def test_the_configured_model_is_never_silently_replaced_by_that_of_the_index(small: Settings) -> None:
     async with open_app(small) as app:
-        await app.sync.run(FEW_ITEMS)
+        await app.catalogue.sync.run(FEW_ITEMS)
     with pytest.raises(Invalid, match="nosuchmodel"):
         async with open_app(replace(small, search_model="nosuchmodel")):
             pass
@@ -226,7 +226,7 @@ async def test_two_folders_with_the_same_name_are_two_models(tmp_path: Path) -> 
     (tmp_path / "b" / "mine" / "1_Pooling" / "config.json").write_text('{"pooling_mode_cls_token": true}')
     settings = load_settings(data_dir=tmp_path / "data", search_model=str(tmp_path / "a" / "mine"))
     async with open_app(settings) as app:
-        await app.ingest_documents.put("a tenant", [Document("1", "red wine")])
+        await app.texts.ingest_documents.put("a tenant", [Document("1", "red wine")])
     with pytest.raises(Invalid, match="index rebuild"):
         async with open_app(replace(settings, search_model=str(tmp_path / "b" / "mine"))):
             pass
@@ -262,24 +262,24 @@ async def test_an_embeddings_api_that_returns_garbage_is_named(tmp_path: Path, s
 @pytest.mark.parametrize("damage", choose(["", "{}", "[]", '{"collection": 5}'], "", "{}"))
 async def test_a_damaged_index_is_named_with_its_remedy_and_a_rebuild_repairs_it(small: Settings, damage: str) -> None:
     async with open_app(small) as app:
-        await app.sync.run(FEW_ITEMS)
+        await app.catalogue.sync.run(FEW_ITEMS)
     (small.data / "index" / "mcp_unified_search" / "collection.json").write_text(damage)
     async with open_app(small) as app:
         with pytest.raises(Unavailable, match=r"damaged.*index rebuild"):
-            await app.sync.run(FEW_ITEMS)
+            await app.catalogue.sync.run(FEW_ITEMS)
     async with open_app(small, fresh_index=True) as app:
-        assert (await app.sync.index_catalogue()).indexed == len(FEW_ITEMS)
+        assert (await app.catalogue.sync.index_catalogue()).indexed == len(FEW_ITEMS)
 
 
 @pytest.mark.slow
 @pytest.mark.req("H-15", "X-03")
 async def test_an_index_without_its_points_is_named_with_its_remedy(small: Settings) -> None:
     async with open_app(small) as app:
-        await app.sync.run(FEW_ITEMS)
+        await app.catalogue.sync.run(FEW_ITEMS)
     shutil.rmtree(small.data / "index" / "mcp_unified_search" / "generation-1")
     with pytest.raises(Unavailable, match=r"damaged.*index rebuild"):
         async with open_app(small) as app:
-            await app.sync.run(FEW_ITEMS)
+            await app.catalogue.sync.run(FEW_ITEMS)
 
 
 @pytest.mark.req("X-04")
@@ -301,5 +301,5 @@ async def test_a_server_knows_the_keys_before_its_first_request(
         async def fail() -> list[AccessKey]:
             raise Unavailable("the store is down")
 
-        monkeypatch.setattr(app.key_store, "list_keys", fail)
-        assert await app.keys.find(secret) == key
+        monkeypatch.setattr(app.stores.keys, "list_keys", fail)
+        assert await app.access.keys.find(secret) == key

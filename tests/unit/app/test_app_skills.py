@@ -22,7 +22,7 @@ POTTERY = '[[skill]]\nid = "pottery"\nname = "Pottery"\ndescription = "Clay and 
 
 
 async def ids(app: App) -> set[str]:
-    return {counted.skill.id for counted in await app.skills.all()}
+    return {counted.skill.id for counted in await app.catalogue.skills.all()}
 
 
 async def read_indexed_skills(app: App) -> set[str]:
@@ -46,59 +46,59 @@ def anywhere(request: pytest.FixtureRequest, small: Settings) -> Settings:
 async def test_the_packaged_skills_can_be_searched_from_the_first_start(small: Settings) -> None:
     async with open_app(small) as app:
         assert await ids(app) == {s.id for s in load_skills()}
-        await app.sync.configure([])
+        await app.catalogue.sync.configure([])
         assert await read_indexed_skills(app) == await ids(app)
 
 
 async def test_changes_of_seeded_skills_survive_a_restart(anywhere: Settings) -> None:
     async with open_app(anywhere) as app:
-        await app.sync.run(load_demo_items())
-        await app.skills.remove("email")
-        await app.skills.replace("databases", Skill("databases", "My databases", "Mine"))
-        await app.skills.create(Skill("own", "Own"))
+        await app.catalogue.sync.run(load_demo_items())
+        await app.catalogue.skills.remove("email")
+        await app.catalogue.skills.replace("databases", Skill("databases", "My databases", "Mine"))
+        await app.catalogue.skills.create(Skill("own", "Own"))
         before = await ids(app)
     for _ in range(2):
         async with open_app(anywhere) as app:
-            await app.sync.configure({item.server for item in load_demo_items()})
+            await app.catalogue.sync.configure({item.server for item in load_demo_items()})
             assert "email" not in await ids(app)
             assert await ids(app) == before == await read_indexed_skills(app)
-            assert (await app.skills.get("databases")).skill.name == "My databases"
+            assert (await app.catalogue.skills.get("databases")).skill.name == "My databases"
 
 
 async def test_a_file_is_applied_at_the_next_start_and_when_it_changes(anywhere: Settings, tmp_path: Path) -> None:
     file = tmp_path / "skills.toml"
     settings = replace(anywhere, skills=file)
     async with open_app(anywhere) as app:
-        await app.skills.create(Skill("own", "Own"))
+        await app.catalogue.skills.create(Skill("own", "Own"))
     file.write_text(POTTERY)
     async with open_app(settings) as app:
         assert await ids(app) == {*(s.id for s in load_skills()), "own", "pottery"}
-        await app.skills.remove("email")
-        await app.skills.replace("databases", Skill("databases", "As I like them"))
+        await app.catalogue.skills.remove("email")
+        await app.catalogue.skills.replace("databases", Skill("databases", "As I like them"))
     file.write_text(f"replace = true\n{POTTERY.replace('Clay', 'More clay')}")
     async with open_app(settings) as app:
         assert await ids(app) == {"databases", "own", "pottery"}
-        assert (await app.skills.get("pottery")).skill.description == "More clay and kilns"
-        await app.sync.configure([])
+        assert (await app.catalogue.skills.get("pottery")).skill.description == "More clay and kilns"
+        await app.catalogue.sync.configure([])
         assert await read_indexed_skills(app) == {"databases", "own", "pottery"}
     async with open_app(anywhere) as app:
         assert await ids(app) == {*(s.id for s in load_skills()), "own"} - {"email"}
-        assert (await app.skills.get("databases")).skill.name == "As I like them"
+        assert (await app.catalogue.skills.get("databases")).skill.name == "As I like them"
 
 
 async def test_items_of_removed_skills_are_classified_again_at_the_next_sync(small: Settings, tmp_path: Path) -> None:
     async with open_app(small) as app:
-        await app.sync.run(load_demo_items())
-        assert (await app.skills.get("source_control")).tool_count > 0
+        await app.catalogue.sync.run(load_demo_items())
+        assert (await app.catalogue.skills.get("source_control")).tool_count > 0
     file = tmp_path / "skills.toml"
     git = '[[skill]]\nid = "git"\nname = "Git"\ndescription = "Git commit, branch"\nkeywords = ["git", "commit"]\n'
     file.write_text(f"replace = true\n{git}")
     async with open_app(replace(small, skills=file)) as app:
-        await app.sync.run(load_demo_items())
+        await app.catalogue.sync.run(load_demo_items())
         assert await read_indexed_skills(app) == {"git"}
-        assert (await app.skills.get("git")).tool_count > 0
-        assert {a.origin for s in await app.skills.tools("git") for a in s.assignments} == {Origin.EMBEDDING}
-        assert len(await app.skills.suggestions()) > 0
+        assert (await app.catalogue.skills.get("git")).tool_count > 0
+        assert {a.origin for s in await app.catalogue.skills.tools("git") for a in s.assignments} == {Origin.EMBEDDING}
+        assert len(await app.catalogue.skills.suggestions()) > 0
 
 
 @pytest.mark.req("X-03")
@@ -116,10 +116,10 @@ async def test_an_invalid_file_stops_the_start_with_its_name(small: Settings, tm
 async def test_another_model_rebuilds_the_index_of_skills(small: Settings) -> None:
     servers = {item.server for item in load_demo_items()}
     async with open_app(small) as app:
-        await app.sync.run(load_demo_items())
+        await app.catalogue.sync.run(load_demo_items())
         before = await read_points(app)
     async with open_app(replace(small, search_model="hashed-32")) as app:
-        await app.sync.configure(servers)
+        await app.catalogue.sync.configure(servers)
         after = await read_points(app)
     assert {dimensions for _, _, dimensions in before.values()} == {64}
     assert {dimensions for _, _, dimensions in after.values()} == {32}
@@ -130,25 +130,25 @@ async def test_another_model_rebuilds_the_index_of_skills(small: Settings) -> No
 @pytest.mark.req("H-13", "H-15")
 async def test_a_rebuilt_index_has_its_skills_again(anywhere: Settings) -> None:
     async with open_app(anywhere) as app:
-        await app.sync.run(load_demo_items())
-        await app.skills.assign("git__git_commit", ["memory_and_notes"])
+        await app.catalogue.sync.run(load_demo_items())
+        await app.catalogue.skills.assign("git__git_commit", ["memory_and_notes"])
         before = await read_points(app)
         assert sum(count for i, (_, count, _) in before.items() if "#" not in i) >= 30
     async with open_app(anywhere, fresh_index=True) as app:
         assert await app.index.count(SKILLS) == 0
-        await app.sync.index_catalogue()
+        await app.catalogue.sync.index_catalogue()
         assert await read_points(app) == before
-        (stored,) = await app.item_store.get_items(["git__git_commit"])
+        (stored,) = await app.stores.items.get_items(["git__git_commit"])
         assert [(a.skill_id, a.origin) for a in stored.assignments] == [("memory_and_notes", Origin.HUMAN)]
 
 
 @pytest.mark.req("H-14")
 async def test_a_restart_does_not_write_existing_skills_again(small: Settings) -> None:
     async with open_app(small) as app:
-        await app.sync.run(load_demo_items())
+        await app.catalogue.sync.run(load_demo_items())
         before = await read_points(app)
     async with open_app(small) as app:
-        await app.sync.configure({item.server for item in load_demo_items()})
-        report = await app.sync.run(load_demo_items())
+        await app.catalogue.sync.configure({item.server for item in load_demo_items()})
+        report = await app.catalogue.sync.run(load_demo_items())
         assert (report.indexed, report.classified, report.embedded) == (0, 0, 0)
         assert await read_points(app) == before

@@ -30,10 +30,10 @@ async def filled(small: Settings, tmp_path: Path) -> Settings:
     book = tmp_path / "tides.md"
     book.write_text("# Tides\n\nThe moon pulls the water of the harbour up twice a day.\n")
     async with open_app(small) as app:
-        await app.sync.configure(SERVERS)
-        await app.sync.run(ITEMS)
-        await app.ingest_documents.put(TENANT, [Document("d1", "The harbour", "Ships come in with the tide.")])
-        await app.ingest_knowledge.ingest(book)
+        await app.catalogue.sync.configure(SERVERS)
+        await app.catalogue.sync.run(ITEMS)
+        await app.texts.ingest_documents.put(TENANT, [Document("d1", "The harbour", "Ships come in with the tide.")])
+        await app.texts.ingest_knowledge.ingest(book)
     return small
 
 
@@ -50,8 +50,8 @@ async def test_a_gateway_rebuilds_damaged_collections_from_the_store(
     for name in ALL:
         damage(filled, name, ending)
     async with open_app(filled, serving=True) as app:
-        await app.sync.configure(SERVERS)
-        await app.ingest_documents.repair()
+        await app.catalogue.sync.configure(SERVERS)
+        await app.texts.ingest_documents.repair()
         await _repair_knowledge(app)
         counts = await app.count_points()
         assert counts.pop(EXTRACTIONS) == 0
@@ -70,7 +70,7 @@ async def test_a_command_uses_what_is_not_damaged(filled: Settings, ending: str)
         with pytest.raises(IndexDamaged, match=r"the index documents is damaged .*`toolscript index rebuild`"):
             await app.index.count(DOCUMENTS)
         with pytest.raises(IndexDamaged):
-            await app.ingest_documents.put(TENANT, [Document("d2", "New", "Refused.")])
+            await app.texts.ingest_documents.put(TENANT, [Document("d2", "New", "Refused.")])
     async with open_app(filled, fresh_index=True) as app:
-        await app.ingest_documents.index_all()
+        await app.texts.ingest_documents.index_all()
         assert await app.index.count(DOCUMENTS) > 0

@@ -45,15 +45,15 @@ async def test_one_model_serves_everything_unless_it_is_trained_for_tools(small:
 @pytest.mark.req("S-07")
 async def test_beside_a_model_for_tools_documents_have_the_packaged_one(trained: Settings) -> None:
     async with open_app(trained) as app:
-        await app.sync.run(load_demo_items())
-        await app.ingest_documents.put("a tenant", [Document("1", "red wine")])
+        await app.catalogue.sync.run(load_demo_items())
+        await app.texts.ingest_documents.put("a tenant", [Document("1", "red wine")])
         assert find_text_model(app) == PACKAGED
         tools, documents = [await app.index.describe(name) for name in (TOOLS, DOCUMENTS)]
         assert tools is not None
         assert tools.model.startswith("mine-")
         assert documents is not None
         assert documents.model == PACKAGED
-        assert (await app.tool_search.search("put my changes into version control")).hits[0].id == "git__git_commit"
+        assert (await app.tools.search.search("put my changes into version control")).hits[0].id == "git__git_commit"
 
 
 @pytest.mark.slow
@@ -63,14 +63,14 @@ async def test_documents_keep_the_model_that_they_are_indexed_with(small: Settin
     models.mkdir(parents=True)
     (models / BGE).symlink_to(SHIPPED, target_is_directory=True)
     async with open_app(replace(small, search_model=BGE)) as app:
-        await app.ingest_documents.put("a tenant", [Document("1", "red wine")])
+        await app.texts.ingest_documents.put("a tenant", [Document("1", "red wine")])
     default = replace(small, search_model=DEFAULT_MODEL)  # is trained for tools
     async with open_app(default) as app:
         assert find_text_model(app) == BGE
         assert await app.index.count(DOCUMENTS) == 1
     async with open_app(default, fresh_index=True) as app:
         assert find_text_model(app) == PACKAGED
-        assert await app.ingest_documents.index_all() == 1
+        assert await app.texts.ingest_documents.index_all() == 1
 
 
 @pytest.mark.slow
@@ -88,8 +88,8 @@ async def test_a_setting_selects_the_model_of_documents(small: Settings) -> None
     async with open_app(replace(small, text_model="hashed-32")) as app:
         assert app.model.embedder is not None
         assert (app.model.embedder.model, find_text_model(app)) == ("hashed-64", "hashed-32")
-        await app.sync.run(load_demo_items()[:5])
-        await app.ingest_documents.put("a tenant", [Document("1", "red wine")])
+        await app.catalogue.sync.run(load_demo_items()[:5])
+        await app.texts.ingest_documents.put("a tenant", [Document("1", "red wine")])
         assert await app.index.count(TOOLS) == 5
         assert await app.index.count(DOCUMENTS) == 1
 

@@ -111,12 +111,12 @@ async def require_administrator(request: Request, app: CurrentApp) -> None:
 
 async def admit_tenant(app: CurrentApp, caller: Caller) -> Plan:
     """Counts the request and returns the tenant's plan. Raises RateLimited."""
-    return await app.plans.admit(caller)
+    return await app.access.plans.admit(caller)
 
 
 async def admit_search(app: CurrentApp, caller: Caller) -> Plan:
     """Counts the document search and returns the tenant's plan. Raises RateLimited."""
-    return await app.document_search.admit(caller)
+    return await app.texts.document_search.admit(caller)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ async def identify_job_owner(request: Request, app: App, target: JobTarget) -> J
     tenant = ""
     if target is JobTarget.DOCUMENTS:
         principal = await get_principal(request, app)
-        await app.plans.admit(principal)
+        await app.access.plans.admit(principal)
         tenant = principal.tenant
     else:
         grant = await find_grant(app.settings, app, request.headers, is_owner=request.scope["is_owner"])
@@ -169,7 +169,7 @@ async def get_job_owner(
 async def get_job(request: Request, app: CurrentApp, job_id: Annotated[str, Path(description="The job's id.")]) -> Job:
     """Returns the job that a request is about. Raises NotFound."""
     owner = await identify_job_owner(request, app, find_target(job_id))
-    return await app.jobs.get(job_id, owner.target, owner.tenant)
+    return await app.texts.jobs.get(job_id, owner.target, owner.tenant)
 
 
 ADMIT_TENANT = Depends(admit_tenant)

@@ -79,7 +79,7 @@ class Guard:
             await self._app(scope, receive, send)
         refusal = error or scope.get("refusal")  # MCP finds out which scope a call needs
         if isinstance(refusal, Unauthorized | Forbidden) and (app := self._served.current):
-            await app.refusals.record(f"{scope['method']} {scope['path']}", refusal)
+            await app.access.refusals.record(f"{scope['method']} {scope['path']}", refusal)
 
     def _check_names(self, scope: Scope) -> ToolscriptError | None:
         hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]

@@ -90,5 +90,5 @@ class RequestShares:
         holder = current_request().share_holder
         with (self.probes if path in PROBE_PATHS else self.requests).hold(holder), ExitStack() as more:
             if path in SEARCH_PATHS and (app := self._served.current):
-                more.enter_context(app.search_shares.hold(holder))
+                more.enter_context(app.access.search_shares.hold(holder))
             yield

@@ -56,7 +56,7 @@ class HttpServer:
         self._server.should_exit = True
         self.served.is_stopping.set()
         if self.served.current:
-            self.served.current.native_changes.end_streams()
+            self.served.current.tools.native_changes.end_streams()
 
 
 def _get_url(listening: socket.socket) -> str:

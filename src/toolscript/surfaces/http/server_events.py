@@ -22,8 +22,8 @@ COUNTDOWNS = ("retryInSeconds", "callsPausedSeconds")
 
 async def describe_servers(app: App) -> ServerListResponse:
     """The response of `GET /servers`."""
-    warnings = await app.tool_overviews.list_warnings()
-    return build_servers_response(app.gateway.statuses, app.gateway.configuration_error, warnings)
+    warnings = await app.tools.overviews.list_warnings()
+    return build_servers_response(app.servers.gateway.statuses, app.servers.gateway.configuration_error, warnings)
 
 
 async def stream_servers(served: ServedApp) -> AsyncIterator[bytes]:

@@ -37,15 +37,15 @@ async def read_agent_skill(
 ) -> AgentSkillResponse:
     """Reads a file of an agent skill the way that calls of tools take. Raises what they raise, and NotFound for an id
     of something else."""
-    item = await app.call_tool.describe(agent_skill_id)
+    item = await app.tools.call.describe(agent_skill_id)
     if item.type is not ItemType.AGENT_SKILL:
         raise NotFound(f"{item.id} is a {item.type}, not an agent skill", details={"tool": item.id})
-    result = await app.call_tool.call(item.id, {"path": path}, relay=relay)
+    result = await app.tools.call.call(item.id, {"path": path}, relay=relay)
     content: dict[str, Any] = ((result.structured or {}).get("contents") or [{}])[0]
     if not {"text", "blob"} & content.keys():
         raise UpstreamFailed(f"{item.id}: the server sent no file", details={"server": item.server})
-    facts = (await app.snapshots.current().facts()).items
-    view = await app.visibility.find_view(current_request())
+    facts = (await app.catalogue.snapshots.current().facts()).items
+    view = await app.catalogue.visibility.find_view(current_request())
     tools = [i for i, each in facts.items() if each.type is ItemType.TOOL and not each.quarantine and view.shows(i)]
     named = find_named_tools(item, tools)
     response: AgentSkillResponse = {

@@ -118,7 +118,7 @@ async def cut_value(app: App, response: RunResponse, user: str, max_tokens: int)
     """The response with a value that is larger than the budget replaced by its beginning and a handle, as that of a
     call is."""
     text = json.dumps(response["value"], ensure_ascii=False)
-    cut = await app.large_results.cut({"content": [{"type": "text", "text": text}]}, user, max_tokens)
+    cut = await app.texts.large_results.cut({"content": [{"type": "text", "text": text}]}, user, max_tokens)
     if "_meta" in cut:
         response["value"] = {"content": cut["content"], "_meta": cut["_meta"]}
     return response
@@ -128,14 +128,14 @@ async def build_types_response(app: App, query: TypesQuery, caller: Caller) -> P
     """Builds the response of `GET /api/v1/run/types`: the declarations of the tools that a search finds. Notes the
     search for feedback. Raises its errors."""
     threshold = app.settings.search_threshold if query.threshold is None else query.threshold
-    found = await app.tool_search.search(
+    found = await app.tools.search.search(
         query.query,
         limit=query.limit,
         threshold=threshold,
         item_type=ItemType.TOOL,
         closest=MAX_CLOSEST if query.threshold is None else 0,
     )
-    app.feedback.note_search(caller, found.query, found.ids)
+    app.tools.feedback.note_search(caller, found.query, found.ids)
     language = query.language or app.code.default_language
     hits = [hit.id for hit in (*found.hits, *found.closest)]
     written = await build_declarations(app, hits, language, query.max_tokens)
@@ -150,7 +150,7 @@ async def build_declarations(
     """The declarations of as many of these tools as fit, which of them they are, and which are not there, and why."""
     tools = await app.code.toolsets.choose(language, tool_ids)
     written = await asyncio.to_thread(format_types, tools, tool_ids, max_tokens)
-    items = await app.list_tools.by_id(list(tool_ids))
+    items = await app.tools.listing.by_id(list(tool_ids))
     return {
         "types": written.text,
         "tools": list(written.tool_ids),

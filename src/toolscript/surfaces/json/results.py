@@ -38,7 +38,7 @@ async def build_result_response(
 ) -> ResultPageResponse | ResultHitsResponse:
     """Builds the response of `GET /api/v1/results/{handle}` and `toolscript results --json`: a page, or with a query
     the parts that fit. Raises the errors of the service."""
-    found = await app.large_results.read(handle, user, query=query, path=path, page=page)
+    found = await app.texts.large_results.read(handle, user, query=query, path=path, page=page)
     if isinstance(found, list):
         hits: list[ResultHitResponse] = [{"text": hit.text, "path": hit.path, "page": hit.page} for hit in found]
         return {"handle": handle, "query": query or "", "hits": hits}

@@ -290,13 +290,13 @@ def build_stats_response(app: App, indexed: int) -> SearchStatsResponse:
     settings, model = app.settings, app.model
     return {
         "indexedTools": indexed,
-        "embeddedSinceStart": app.sync.embedded,
+        "embeddedSinceStart": app.catalogue.sync.embedded,
         "model": model.embedder.model if model.embedder else None,
         "dimensions": model.embedder.dimensions if model.embedder else None,
         "requestedModel": settings.search_model,
         "fallback": model.fallback_reason,
         "alpha": settings.search_alpha,
-        "learned": asdict(app.tool_ranking.learned),
+        "learned": asdict(app.tools.ranking.learned),
         "limit": settings.search_limit,
         "threshold": settings.search_threshold,
     }

@@ -23,7 +23,7 @@ async def search_documents(app: App, principal: Principal, arguments: SearchDocu
         snippet_max_chars=MAX_SNIPPET_LENGTH,
         min_relevance=arguments.min_relevance,
     )
-    page = await app.document_search.search(principal, query)
+    page = await app.texts.document_search.search(principal, query)
     lines = []
     if "embedder" in page.report.degraded:
         lines.append("The query could not be embedded: found by words alone.")

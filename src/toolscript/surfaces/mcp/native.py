@@ -122,14 +122,14 @@ async def answer_request(app: App, method: str, params: Mapping[str, Any], user:
     try:
         match method:
             case "prompts/get":
-                result = await app.native.get_prompt(params["name"], params.get("arguments") or {}, user)
+                result = await app.tools.native.get_prompt(params["name"], params.get("arguments") or {}, user)
                 return _check_result(GetPromptResult, result)
             case "skills/get":
-                return {**await app.native.get_agent_skill(params["uri"]), **_CACHE_HINT}
+                return {**await app.tools.native.get_agent_skill(params["uri"]), **_CACHE_HINT}
             case "completion/complete":
                 return _check_result(CompleteResult, await _complete(app, params, user))
             case _:
-                return _check_result(ReadResourceResult, await app.native.read_resource(params["uri"], user))
+                return _check_result(ReadResourceResult, await app.tools.native.read_resource(params["uri"], user))
     except NotFound as error:
         code = RESOURCE_NOT_FOUND if method == "resources/read" else INVALID_PARAMS
         raise MCPError(code, error.message, error.details) from error
@@ -139,8 +139,8 @@ async def _complete(app: App, params: Mapping[str, Any], user: str) -> dict[str,
     reference = params["ref"]
     passed_on = {key: params[key] for key in ("argument", "context") if key in params}
     if reference["type"] == "ref/prompt":
-        return await app.native.complete_prompt(reference["name"], passed_on, user)
-    return await app.native.complete_resource(reference["uri"], passed_on, user)
+        return await app.tools.native.complete_prompt(reference["name"], passed_on, user)
+    return await app.tools.native.complete_resource(reference["uri"], passed_on, user)
 
 
 def wrap_result(tool_id: str, result: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -164,10 +164,10 @@ def to_mcp_error(error: ToolscriptError) -> MCPError:
 
 async def _list(app: App, method: str, cursor: str | None) -> dict[str, Any]:
     kind, model = _LISTS[method]
-    page = await app.native.list_page(kind, _read_cursor(cursor) if cursor else "")
+    page = await app.tools.native.list_page(kind, _read_cursor(cursor) if cursor else "")
     entries = [_keep_valid(model, entry) for entry in page.entries]
     following = {"nextCursor": _write_cursor(page.last_id)} if page.last_id else {}
-    is_stale_soon = {"ttlMs": 0} if app.gateway.is_incomplete else {}
+    is_stale_soon = {"ttlMs": 0} if app.servers.gateway.is_incomplete else {}
     hint = _CACHE_HINT if kind is NativeList.AGENT_SKILLS else {}
     return {kind.value: entries, **hint, **following, **is_stale_soon}
 

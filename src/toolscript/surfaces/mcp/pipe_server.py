@@ -71,7 +71,7 @@ def build_accept(wait_for_app: Callable[[], Awaitable[App]], data: Path, config:
 
     @asynccontextmanager
     async def open_stream(wanted: ChangeFilter) -> AsyncIterator[ChangeStream]:
-        async with (await wait_for_app()).native_changes.open(wanted) as stream:
+        async with (await wait_for_app()).tools.native_changes.open(wanted) as stream:
             yield stream
 
     async def accept(hello: Hello) -> Answers:
@@ -80,7 +80,7 @@ def build_accept(wait_for_app: Callable[[], Awaitable[App]], data: Path, config:
                 f"the gateway on {data} reads {config or 'the default files'}, not {hello.config}: stop it with "
                 "`toolscript gateway stop`, or choose another folder with --data-dir"
             )
-        (await wait_for_app()).profiles.require(hello.profile)
+        (await wait_for_app()).access.profiles.require(hello.profile)
 
         async def identify() -> Principal:
             return Principal(hello.tenant)

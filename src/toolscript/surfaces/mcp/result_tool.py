@@ -13,7 +13,9 @@ from toolscript.surfaces.mcp.definitions import ReadResultArguments
 async def read_result(app: App, arguments: ReadResultArguments, user: str) -> Mapping[str, Any]:
     """Reads or searches a result that was cut. Raises the errors of the service."""
     query = arguments.query
-    found = await app.large_results.read(arguments.handle, user, query=query, path=arguments.path, page=arguments.page)
+    found = await app.texts.large_results.read(
+        arguments.handle, user, query=query, path=arguments.path, page=arguments.page
+    )
     if isinstance(found, ResultPage):
         return _build_texts([found.text, *_describe_rest(found)])
     nothing = f"No part of this result has a word of {query!r}. Try other words, or read it with page."

@@ -79,7 +79,7 @@ async def search_tools(app: App, arguments: SearchToolsArguments, caller: Caller
 async def describe_servers(app: App, query: str) -> list[str]:
     """Servers that are not connected and may serve the request, where the setting wants them named; never for a caller
     with a profile. An agent cannot add one."""
-    if not app.settings.registry_hints or not app.visibility.shows_registry(current_request()):
+    if not app.settings.registry_hints or not app.catalogue.visibility.shows_registry(current_request()):
         return []
     try:
         hits = await app.registry.suggest(query)
@@ -112,7 +112,7 @@ def describe_closest(query: str, found: FoundTools) -> list[str]:
 
 def describe_starting(app: App) -> list[str]:
     """The last line of a search while servers are still starting; empty if there are none."""
-    names = app.tool_overviews.list_starting()
+    names = app.tools.overviews.list_starting()
     if not names:
         return []
     what = "Their tools are not included yet: search again in a few seconds."
@@ -140,7 +140,7 @@ async def search_skills(app: App, arguments: SearchSkillsArguments) -> str:
     """Returns the results of `search_skills` as text. Raises the errors of the service."""
     if app.model.embedder is None:
         return _NO_MODEL
-    hits = await app.hierarchical_search.find_skills(arguments.query, limit=arguments.limit)
+    hits = await app.tools.hierarchical_search.find_skills(arguments.query, limit=arguments.limit)
     lines = [f"No skill fits {arguments.query!r}. search_tools without skill_ids searches everywhere."]
     if hits:
         lines = [*(line for hit in hits for line in _format_skill(hit)), _suggest_next_call(hits)]
@@ -148,7 +148,7 @@ async def search_skills(app: App, arguments: SearchSkillsArguments) -> str:
 
 
 async def _search_standard(app: App, query: HierarchicalQuery, caller: Caller) -> FoundTools:
-    found = await app.tool_search.search(
+    found = await app.tools.search.search(
         query.query,
         limit=query.limit,
         threshold=app.settings.search_threshold,
@@ -168,14 +168,14 @@ async def _search_standard(app: App, query: HierarchicalQuery, caller: Caller) -
     if not hits and not notes and query.item_type is not None:  # results of other types may have displaced it
         return await _search_with_skills(app, query, caller)
     if hits or closest:
-        app.feedback.note_search(caller, query.query, found.ids)
+        app.tools.feedback.note_search(caller, query.query, found.ids)
         return FoundTools(hits, notes, closest)
     return FoundTools([], [*notes, _report_nothing(found.query, query.item_type)])
 
 
 async def _search_with_skills(app: App, query: HierarchicalQuery, caller: Caller) -> FoundTools:
-    found = await app.hierarchical_search.search(query)
-    app.feedback.note_search(caller, query.query, found.ids)
+    found = await app.tools.hierarchical_search.search(query)
+    app.tools.feedback.note_search(caller, query.query, found.ids)
     notes = _describe_degradation(found.report, {SearchPart.EMBEDDER: _NOT_EMBEDDED})
     if found.tools or found.closest:
         is_unfiltered = found.skill_ids_used is None and found.strategy is not Strategy.DIRECT
@@ -185,14 +185,14 @@ async def _search_with_skills(app: App, query: HierarchicalQuery, caller: Caller
 
 
 async def _search_in_skills(app: App, query: HierarchicalQuery, caller: Caller, skill_ids: Sequence[str]) -> FoundTools:
-    existing = {counted.skill.id for counted in await app.skills.all()}
+    existing = {counted.skill.id for counted in await app.catalogue.skills.all()}
     for skill_id in skill_ids:
         if skill_id not in existing:
             await _refuse_skill(app, skill_id)
     if app.model.embedder is None:
         return FoundTools([], [_NO_MODEL])
-    hits = await app.hierarchical_search.find_tools(query, skill_ids)
-    app.feedback.note_search(caller, query.query, [each for hit in hits for each in hit.ids])
+    hits = await app.tools.hierarchical_search.find_tools(query, skill_ids)
+    app.tools.feedback.note_search(caller, query.query, [each for hit in hits for each in hit.ids])
     if not hits:
         everywhere = "search_tools without skill_ids searches everywhere."
         return FoundTools([], [f"Nothing in {', '.join(skill_ids)} fits {query.query!r}. {everywhere}"])
@@ -201,7 +201,7 @@ async def _search_in_skills(app: App, query: HierarchicalQuery, caller: Caller, 
 
 async def _refuse_skill(app: App, skill_id: str) -> None:
     try:
-        await app.skills.get(skill_id)
+        await app.catalogue.skills.get(skill_id)
     except NotFound as error:
         near = " or ".join(error.details.get("nearest", ()))
         advice = f"did you mean {near}?" if near else "search_skills finds the ids"
@@ -213,14 +213,14 @@ async def _refuse_skill(app: App, skill_id: str) -> None:
 async def _format_results(app: App, found: FoundTools) -> list[str]:
     """The notes, then for each hit: id, score, note, whether its server is asleep or stopped, and whether a person has
     to approve each call; signature, or why it cannot be called; description; the need that it serves; its variants."""
-    items = await app.list_tools.by_id([hit.id for hit in found.hits])
+    items = await app.tools.listing.by_id([hit.id for hit in found.hits])
     # Some 50 ms for each of the worst schemas.
     signatures = await asyncio.to_thread(lambda: {each: format_signature(item) for each, item in items.items()})
     lines = list(found.notes)
     for hit in found.hits:
-        state = app.gateway.find_call_state(get_server(hit.id))
+        state = app.servers.gateway.find_call_state(get_server(hit.id))
         mark = f"  ({state})" if state else ""
-        approval = "  (needs approval)" if hit.id in items and app.approvals.are_needed(items[hit.id]) else ""
+        approval = "  (needs approval)" if hit.id in items and app.tools.approvals.are_needed(items[hit.id]) else ""
         lines.append(f"{hit.id}  {hit.score:.2f}  {hit.note}{mark}{approval}")
         if hit.id in items and items[hit.id].quarantine:
             lines.append(f"  quarantined, cannot be called: {items[hit.id].quarantine}")

@@ -273,7 +273,7 @@ def build_endpoint(
         app = await wait_for_app()
         if wanted.tools:
             await _set_tenant(app)
-        async with app.native_changes.open(wanted) as stream:
+        async with app.tools.native_changes.open(wanted) as stream:
             yield stream
 
     starting = StartingToolList(answer_native, open_stream)
@@ -300,25 +300,25 @@ async def answer_call(
     arguments = params.arguments or {}
     match params.name:
         case "search_tools" | "search_skills" | "search_documents" | "search_knowledge":
-            with app.search_shares.hold(current_request().share_holder):
+            with app.access.search_shares.hold(current_request().share_holder):
                 return await _search(app, params.name, arguments, caller, identify_tenant)
         case "describe_tool":
-            item = await app.call_tool.describe(DescribeToolArguments.parse(arguments).tool_id)
-            needs_approval = app.approvals.are_needed(item)
-            response = build_tool_response(item, app.gateway.find_call_state, needs_approval=needs_approval)
+            item = await app.tools.call.describe(DescribeToolArguments.parse(arguments).tool_id)
+            needs_approval = app.tools.approvals.are_needed(item)
+            response = build_tool_response(item, app.servers.gateway.find_call_state, needs_approval=needs_approval)
             description = {k: v for k, v in response.items() if v is not None}
             return build_text_result(json.dumps(description, ensure_ascii=False))
         case "call_tool":
             call = CallToolArguments.parse(arguments)
             result = wrap_result(call.tool_id, await _call_tool(app, call, caller, relay))
-            return await app.large_results.cut(result, relay.user or "")
+            return await app.texts.large_results.cut(result, relay.user or "")
         case "run_code" if app.code.languages:
             code = RunCodeArguments.parse(arguments)
             result = await run_code(app, code, RunCaller(caller, relay, may_search))
-            return await app.large_results.cut(result, relay.user or "")
+            return await app.texts.large_results.cut(result, relay.user or "")
         case "read_skill":
             wanted = ReadSkillArguments.parse(arguments)
-            return await app.large_results.cut(await read_skill(app, wanted, relay), relay.user or "")
+            return await app.texts.large_results.cut(await read_skill(app, wanted, relay), relay.user or "")
         case "read_result":
             return await read_result(app, ReadResultArguments.parse(arguments), relay.user or "")
         case _:
@@ -354,7 +354,7 @@ async def _search_tools(app: App, arguments: Mapping[str, Any], caller: Caller) 
 
 async def _call_tool(app: App, call: CallToolArguments, caller: Caller, relay: CallRelay) -> Mapping[str, Any]:
     try:
-        result = await app.call_tool.call(call.tool_id, {} if call.arguments is None else call.arguments, relay=relay)
+        result = await app.tools.call.call(call.tool_id, {} if call.arguments is None else call.arguments, relay=relay)
     except ToolFailed as failed:
         return failed.result.raw
     except ApprovalRequired as error:
@@ -362,12 +362,12 @@ async def _call_tool(app: App, call: CallToolArguments, caller: Caller, relay: C
             raise
         return error.question.raw
     except InvalidArguments as error:
-        item = await app.call_tool.describe(call.tool_id)
+        item = await app.tools.call.describe(call.tool_id)
         raise InvalidArguments(
             f"{error.message}\nSignature: {format_signature(item)}", details=error.details
         ) from error
     if not result.needs_input:
-        app.feedback.note_call(caller, call.tool_id, call.query)
+        app.tools.feedback.note_call(caller, call.tool_id, call.query)
     return result.raw
 
 
@@ -383,5 +383,5 @@ async def _search_knowledge(app: App, arguments: SearchKnowledgeArguments) -> Ma
         parse_filters(arguments.filters),
         arguments.min_relevance,
     )
-    response = build_knowledge_response(query.query, await app.knowledge_search.search(query))
+    response = build_knowledge_response(query.query, await app.texts.knowledge_search.search(query))
     return {**build_text_result(json.dumps(response, ensure_ascii=False)), "structuredContent": response}

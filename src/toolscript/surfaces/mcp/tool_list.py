@@ -33,8 +33,8 @@ SERVERS_TOKENS = 100
 
 async def list_tools(app: App) -> dict[str, Any]:
     """The result of `tools/list` for the profile of the current request. Raises the errors of the stores."""
-    overview = await app.tool_overviews.read()
-    contents = await app.text_contents.read(current_request().tenant)
+    overview = await app.tools.overviews.read()
+    contents = await app.texts.contents.read(current_request().tenant)
     has_contents = (bool(overview.skills), contents.has_documents, contents.has_knowledge)
     own = list_own_tools(name for name, has_some in zip(MAY_BE_EMPTY, has_contents, strict=True) if has_some)
     if overview.has_agent_skills:
@@ -44,7 +44,7 @@ async def list_tools(app: App) -> dict[str, Any]:
     if described := describe_overview(overview):
         search = next(tool for tool in own if tool["name"] == "search_tools")
         search["description"] += f" {described}"
-    is_stale_soon = {"ttlMs": 0} if app.gateway.is_incomplete else {}
+    is_stale_soon = {"ttlMs": 0} if app.servers.gateway.is_incomplete else {}
     return {"tools": [*own, *map(_build_entry, overview.pinned)], **is_stale_soon}
 
 
@@ -56,7 +56,7 @@ def list_own_tools(searches: Iterable[str] = MAY_BE_EMPTY) -> list[dict[str, Any
 
 async def resolve_pinned(app: App, params: CallToolRequestParams) -> CallToolRequestParams:
     """The call of a pinned tool as one of `call_tool`, so that it takes the same way; others as they are."""
-    if params.name in TOOL_SCOPES or not await app.tool_overviews.is_pinned(params.name):
+    if params.name in TOOL_SCOPES or not await app.tools.overviews.is_pinned(params.name):
         return params
     arguments = {"tool_id": params.name, "arguments": params.arguments}
     return params.model_copy(update={"name": "call_tool", "arguments": arguments})

@@ -32,7 +32,7 @@ def test_hits_of_commands_say_that_a_demo_tool_cannot_be_called(demo_folder: Pat
 async def test_hits_and_calls_of_a_gateway_say_that_a_demo_tool_cannot_be_called(tmp_path: Path) -> None:
     settings = load_settings(variables={}, data_dir=tmp_path, search_model="hashed-64")
     async with open_app(settings, serving=True, demo=True) as app:
-        await app.sync.run([item for item in load_demo_items() if item.server == "time"])
+        await app.catalogue.sync.run([item for item in load_demo_items() if item.server == "time"])
         http = create_http_app(ServedApp(settings, app))
         async with (
             http.router.lifespan_context(http),

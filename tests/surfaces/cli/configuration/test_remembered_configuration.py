@@ -90,7 +90,7 @@ def fill(data: Path) -> None:
     async def write() -> None:
         settings = load_settings(data_dir=data, search_model="hashed-64", variables={})
         async with open_app(settings) as app:
-            await app.skill_store.add_suggestion(Suggestion("Echoes", "What comes back.", "good__echo"))
+            await app.stores.skills.add_suggestion(Suggestion("Echoes", "What comes back.", "good__echo"))
 
     asyncio.run(write())
 

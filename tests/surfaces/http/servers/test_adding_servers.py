@@ -106,8 +106,8 @@ async def test_without_keys_no_header_of_a_proxy_is_let_through(connect: Connect
 async def test_where_keys_are_needed_the_scope_admin_may_add_servers_from_anywhere(
     connect: Connect, app: App, file: Path
 ) -> None:
-    _, weak = await app.keys.create("weak", [Scope.SEARCH, Scope.CALL, Scope.METRICS])
-    _, strong = await app.keys.create("strong", [Scope.ADMIN])
+    _, weak = await app.access.keys.create("weak", [Scope.SEARCH, Scope.CALL, Scope.METRICS])
+    _, strong = await app.access.keys.create("strong", [Scope.ADMIN])
     async with connect(address="10.0.0.7") as http:
         for path in (PATH, f"{PATH}/check"):
             assert (await http.post(path, json=BODY)).status_code == 401

@@ -72,8 +72,8 @@ async def open_gateway(folder: Path, web: ProtectedServer) -> AsyncIterator[App]
     registered = replace(web.make_spec(name="registered"), oauth=OAuthSpec(client_id="own", redirect_port=33418))
     async with open_app(settings, serving=True) as app:
         shared = web.make_spec(name="shared", per_user=True)
-        await app.gateway.apply([web.make_spec(), registered, shared, make_scripted_server("local")])
-        await app.gateway.settle(TIMEOUT_SECONDS)
+        await app.servers.gateway.apply([web.make_spec(), registered, shared, make_scripted_server("local")])
+        await app.servers.gateway.settle(TIMEOUT_SECONDS)
         yield app
 
 
@@ -102,7 +102,7 @@ async def test_a_login_is_begun_and_finished_in_one_browser_and_the_server_conne
         again = await browser.get(back)
         assert again.status_code == 404
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            while not any(s.name == "web" and s.state == "ready" for s in app.gateway.statuses):  # noqa: ASYNC110
+            while not any(s.name == "web" and s.state == "ready" for s in app.servers.gateway.statuses):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         called = await browser.post("/tools/web__echo", json={"text": "x"})
         assert called.status_code == 200
@@ -173,14 +173,14 @@ async def log_in(http: httpx.AsyncClient, path: str) -> httpx.Response:
 
 async def wait_until_ready(app: App, name: str) -> None:
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        while not any(s.name == name and s.state == "ready" for s in app.gateway.statuses):  # noqa: ASYNC110
+        while not any(s.name == name and s.state == "ready" for s in app.servers.gateway.statuses):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 
 
 @pytest.mark.usefixtures("_read_keys_every_time")
 async def test_users_make_see_and_remove_their_own_logins_and_no_others(app: App) -> None:
-    keys = {name: (await app.keys.create(name, [Scope.CALL]))[1] for name in ("ann", "bob")}
-    _, admin = await app.keys.create("admin", [Scope.ADMIN])
+    keys = {name: (await app.access.keys.create(name, [Scope.CALL]))[1] for name in ("ann", "bob")}
+    _, admin = await app.access.keys.create("admin", [Scope.ADMIN])
     async with connect(app) as http, connect(app) as ann, connect(app) as bob:
         http.headers["X-API-Key"], ann.headers["X-API-Key"], bob.headers["X-API-Key"] = admin, keys["ann"], keys["bob"]
         assert (await log_in(http, "/api/v1/servers/shared/login")).status_code == 200
@@ -208,7 +208,7 @@ async def test_own_logins_need_the_scope_call_and_that_of_the_installation_admin
     paths = ((OWN_PATH, Scope.CALL), ("/api/v1/servers/shared/login", Scope.ADMIN))
     async with connect(app) as http:
         for scope, (path, needed) in product(Scope, paths):
-            _, key = await app.keys.create(f"{scope.value}-{needed.value}", [scope], tenant="acme")
+            _, key = await app.access.keys.create(f"{scope.value}-{needed.value}", [scope], tenant="acme")
             state = "/api/v1/own-logins" if needed is Scope.CALL else path
             statuses = [
                 (await http.request(method, url, headers=OWN | {"X-API-Key": sent})).status_code
@@ -233,8 +233,8 @@ async def test_without_a_name_there_is_no_own_login(shared_app: App) -> None:
 @pytest.mark.req("G-19")
 @pytest.mark.usefixtures("_read_keys_every_time")
 async def test_a_server_that_a_profile_hides_has_no_own_login_and_is_not_suggested(app: App) -> None:
-    _, ann = await app.keys.create("ann", [Scope.CALL])
-    app.profiles.replace([Profile("few", allow=ItemRules(servers=("local",)), keys=frozenset({"ann"}))])
+    _, ann = await app.access.keys.create("ann", [Scope.CALL])
+    app.access.profiles.replace([Profile("few", allow=ItemRules(servers=("local",)), keys=frozenset({"ann"}))])
     async with connect(app, headers={"X-API-Key": ann}) as http:
         assert (await http.get("/api/v1/own-logins")).json()["servers"] == []
         for name in ("shared", "share", "nobody"):
@@ -251,7 +251,7 @@ async def test_the_installation_logs_out_and_the_server_needs_a_login_again(app:
         assert (await http.get(PATH)).json()["loggedIn"]
         assert (await http.delete(PATH)).json() == {"server": "web", "revoked": True}
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            while not any(s.name == "web" and s.needs_login for s in app.gateway.statuses):  # noqa: ASYNC110
+            while not any(s.name == "web" and s.needs_login for s in app.servers.gateway.statuses):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         again = await http.delete(PATH)
         assert (again.status_code, "there is no login" in again.text) == (404, True)

@@ -28,8 +28,8 @@ async def app(tmp_path: Path) -> AsyncIterator[App]:
     settings = load_settings(variables={}, data_dir=tmp_path / "data", search_model="hashed-64")
     async with open_app(settings) as app:
         specs = [make_scripted_server("own", tools=["echo"], log=["it <b>starts</b>"]), make_scripted_server(ODD)]
-        await app.gateway.apply(specs)
-        await app.gateway.settle(TIMEOUT_SECONDS)
+        await app.servers.gateway.apply(specs)
+        await app.servers.gateway.settle(TIMEOUT_SECONDS)
         yield app
 
 
@@ -111,8 +111,8 @@ async def test_names_are_part_of_a_path_and_unknown_ones_are_not_found(http: htt
 async def test_only_keys_with_the_scope_admin_control_servers_and_are_named_in_the_reason(
     app: App, http: httpx.AsyncClient
 ) -> None:
-    _, weak = await app.keys.create("weak", [Scope.SEARCH, Scope.CALL])
-    _, strong = await app.keys.create("ann", [Scope.ADMIN])
+    _, weak = await app.access.keys.create("weak", [Scope.SEARCH, Scope.CALL])
+    _, strong = await app.access.keys.create("ann", [Scope.ADMIN])
     for method, action in (("POST", "start"), ("POST", "stop"), ("POST", "restart"), ("GET", "log")):
         path = f"/api/v1/servers/own/{action}"
         assert (await http.request(method, path, headers={"Via": "1.1 proxy"})).status_code == 401

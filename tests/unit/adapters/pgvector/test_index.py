@@ -311,13 +311,13 @@ async def test_closing_cancels_a_graph_that_is_being_built(database: str) -> Non
 async def test_one_database_serves_as_store_and_index(small: Settings, database: str) -> None:
     settings = replace(small, store=database, index=database)
     async with open_app(settings) as app:
-        await app.sync.run(load_demo_items())
+        await app.catalogue.sync.run(load_demo_items())
         await app.check_ready()
-        found = await app.tool_search.search("git commit")
+        found = await app.tools.search.search("git commit")
         assert found.hits[0].id == "git__git_commit"
     async with open_app(settings) as app:
         assert await app.count_indexed_tools() == len(load_demo_items())
-        assert [h.id for h in (await app.tool_search.search("git commit")).hits] == [h.id for h in found.hits]
+        assert [h.id for h in (await app.tools.search.search("git commit")).hits] == [h.id for h in found.hits]
     with pytest.raises(Invalid, match="hashed-64"):
         async with open_app(replace(settings, search_model="hashed-32")):
             pass

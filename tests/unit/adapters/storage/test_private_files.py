@@ -40,8 +40,8 @@ def find_open_paths(folder: Path) -> dict[str, str]:
 async def fill(settings: Settings) -> None:
     choice = CatalogueChoice(settings, Path.cwd(), Configuration((), ()), is_demo=False, record=CatalogueRecord())
     async with open_app(settings) as app:
-        await app.sync.run([Item("git", "log", "Shows commits.")])
-        await app.ingest_documents.put("acme", [Document("a", "The lease ends in May.")])
+        await app.catalogue.sync.run([Item("git", "log", "Shows commits.")])
+        await app.texts.ingest_documents.put("acme", [Document("a", "The lease ends in May.")])
         with announce_gateway(settings, "http://127.0.0.1:1"):
             write_record(choice, {})
             assert find_open_paths(settings.data) == {}

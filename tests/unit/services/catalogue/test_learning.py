@@ -39,13 +39,13 @@ def settings(tmp_path: Path) -> Settings:
 @pytest.fixture
 async def app(settings: Settings) -> AsyncIterator[App]:
     async with open_app(settings) as opened:
-        await opened.sync.run(ITEMS)
+        await opened.catalogue.sync.run(ITEMS)
         yield opened
 
 
 async def read_vector(app: App, tool: str = TOOL) -> Vector:
     """The vector that searches order near equals by: after a step that counts, else that of the text."""
-    snapshot = app.snapshots.current()
+    snapshot = app.catalogue.snapshots.current()
     step, facts = (await snapshot.steps()).get(tool), await snapshot.facts()
     if step is not None and step.vector is not None and step.item_digest == facts.items[tool].digest:
         return step.vector
@@ -58,8 +58,8 @@ async def read_original(app: App, tool: str = TOOL) -> Vector:
 
 async def learn(app: App, tool: str = TOOL, *requests: str) -> None:
     for request in requests or (REQUEST,):
-        await app.feedback.mark(ADA, tool, request)
-    await app.feedback.apply()
+        await app.tools.feedback.mark(ADA, tool, request)
+    await app.tools.feedback.apply()
 
 
 def change_text(tool: str) -> list[Item]:
@@ -81,8 +81,8 @@ async def test_a_tool_moves_a_bounded_step_toward_what_it_served(app: App) -> No
 async def test_steps_do_not_add_up(app: App) -> None:
     await learn(app)
     once = await read_vector(app)
-    await app.feedback.apply()
-    await app.sync.index_catalogue()
+    await app.tools.feedback.apply()
+    await app.catalogue.sync.index_catalogue()
     assert np.allclose(await read_vector(app), once)
 
 
@@ -90,12 +90,12 @@ async def test_a_reset_brings_the_original_vector_back(app: App) -> None:
     before, kept = await read_vector(app), await read_vector(app, OTHER)
     await learn(app)
     await learn(app, OTHER)
-    assert await app.feedback.reset(TOOL) == 1
+    assert await app.tools.feedback.reset(TOOL) == 1
     assert np.allclose(await read_vector(app), before, atol=1e-6)
     assert not np.allclose(await read_vector(app, OTHER), kept)
-    assert await app.feedback.reset() == 1
+    assert await app.tools.feedback.reset() == 1
     assert np.allclose(await read_vector(app, OTHER), kept, atol=1e-6)
-    assert await app.feedback.list() == []
+    assert await app.tools.feedback.list() == []
 
 
 async def test_what_one_key_taught_is_forgotten_alone(app: App) -> None:
@@ -103,20 +103,20 @@ async def test_what_one_key_taught_is_forgotten_alone(app: App) -> None:
     await learn(app, OTHER)
     other = await read_vector(app, OTHER)
     for tool in (TOOL, OTHER):
-        await app.feedback.mark(Caller(key="bad"), tool, "what is the weather?")
-    await app.feedback.apply()
+        await app.tools.feedback.mark(Caller(key="bad"), tool, "what is the weather?")
+    await app.tools.feedback.apply()
     assert not np.allclose(await read_vector(app), before)
-    assert [each.keys for each in await app.feedback.list()] == [{"ada": 1, "bad": 1}, {"bad": 1}]
-    assert await app.feedback.reset(key="bad") == 2
+    assert [each.keys for each in await app.tools.feedback.list()] == [{"ada": 1, "bad": 1}, {"bad": 1}]
+    assert await app.tools.feedback.reset(key="bad") == 2
     assert np.allclose(await read_vector(app), before, atol=1e-6)
     assert np.allclose(await read_vector(app, OTHER), other, atol=1e-6)
-    assert [each.keys for each in await app.feedback.list()] == [{"ada": 1}]
+    assert [each.keys for each in await app.tools.feedback.list()] == [{"ada": 1}]
 
 
 async def test_a_sync_keeps_the_steps_and_writes_nothing(app: App) -> None:
     await learn(app)
     moved = await read_vector(app)
-    report = await app.sync.run(ITEMS)
+    report = await app.catalogue.sync.run(ITEMS)
     assert (report.indexed, report.embedded, report.classified) == (0, 0, 0)
     assert np.allclose(await read_vector(app), moved)
 
@@ -133,13 +133,13 @@ async def test_the_index_has_the_vectors_of_texts_and_is_not_written(app: App) -
 async def test_a_changed_text_starts_again_from_its_new_vector(app: App) -> None:
     await learn(app)
     old = await read_vector(app)
-    await app.sync.run(change_text(TOOL))
-    (entry,) = await app.feedback.list()
-    await app.feedback.apply()
-    (after,) = await app.feedback.list()
+    await app.catalogue.sync.run(change_text(TOOL))
+    (entry,) = await app.tools.feedback.list()
+    await app.tools.feedback.apply()
+    (after,) = await app.tools.feedback.list()
     assert (entry.item_id, after.step and after.step.refusal) == (TOOL, "")
     moved = await read_vector(app)
-    await app.feedback.reset()
+    await app.tools.feedback.reset()
     fresh = await read_vector(app)
     assert not np.allclose(moved, old)
     assert 1 > float(moved @ fresh) >= MIN_COSINE - 1e-4
@@ -153,24 +153,24 @@ async def test_while_feedback_is_off_the_original_vectors_are_searched(app: App,
     async with open_app(replace(settings, feedback=False)) as silent:
         assert np.allclose(await read_vector(silent), before, atol=1e-6)
         with pytest.raises(Unavailable, match="TOOLSCRIPT_FEEDBACK"):
-            await silent.feedback.mark(ADA, TOOL, REQUEST)
+            await silent.tools.feedback.mark(ADA, TOOL, REQUEST)
         with pytest.raises(Unavailable, match="TOOLSCRIPT_FEEDBACK"):
-            await silent.feedback.apply()
+            await silent.tools.feedback.apply()
         await silent.catalogue_index.close()
     async with open_app(settings) as again:
-        await again.sync.configure({item.server for item in ITEMS})
+        await again.catalogue.sync.configure({item.server for item in ITEMS})
         assert np.allclose(await read_vector(again), moved, atol=1e-6)
 
 
 async def test_a_start_learns_from_what_another_gateway_recorded(app: App, settings: Settings) -> None:
-    await app.feedback_store.add_verdict(Verdict(TOOL, REQUEST), max_per_item=9, max_per_caller=9, max_of_caller=9)
+    await app.stores.feedback.add_verdict(Verdict(TOOL, REQUEST), max_per_item=9, max_per_caller=9, max_of_caller=9)
     await app.catalogue_index.close()
     async with open_app(settings) as started:
-        await started.sync.configure({item.server for item in ITEMS})
+        await started.catalogue.sync.configure({item.server for item in ITEMS})
         async with asyncio.timeout(60):
-            while not await started.feedback_store.get_steps():  # noqa: ASYNC110
+            while not await started.stores.feedback.get_steps():  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
-        assert [entry.item_id for entry in await started.feedback.list() if entry.step] == [TOOL]
+        assert [entry.item_id for entry in await started.tools.feedback.list() if entry.step] == [TOOL]
 
 
 @pytest.fixture
@@ -192,7 +192,7 @@ def embedded(app: App, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 async def test_requests_are_embedded_once(app: App, embedded: list[str]) -> None:
     await learn(app)
-    await app.feedback.apply()
+    await app.tools.feedback.apply()
     await learn(app, OTHER, "show the history")
     assert embedded.count(REQUEST) == 1
     assert embedded.count("show the history") == 1
@@ -202,20 +202,20 @@ async def test_a_run_that_was_interrupted_does_not_embed_again(
     app: App, embedded: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(learning, "SAVE_EVERY", 1)
-    await app.feedback.mark(ADA, TOOL, REQUEST)
-    await app.feedback.mark(ADA, TOOL, "the unknown")
+    await app.tools.feedback.mark(ADA, TOOL, REQUEST)
+    await app.tools.feedback.mark(ADA, TOOL, "the unknown")
     for _ in range(2):
         with pytest.raises(Unavailable, match="does not answer"):
-            await app.feedback.apply()
+            await app.tools.feedback.apply()
     assert embedded.count(REQUEST) == 1
 
 
 async def test_a_success_of_a_vanished_tool_waits_for_its_return(app: App) -> None:
     await learn(app)
-    await app.sync.run([item for item in ITEMS if item.id != TOOL])
-    assert [entry.step for entry in await app.feedback.list()] == [None]
-    await app.feedback.apply()
-    assert [entry.step for entry in await app.feedback.list()] == [None]
-    await app.sync.run(ITEMS)
-    await app.feedback.apply()
-    assert [entry.step is not None for entry in await app.feedback.list()] == [True]
+    await app.catalogue.sync.run([item for item in ITEMS if item.id != TOOL])
+    assert [entry.step for entry in await app.tools.feedback.list()] == [None]
+    await app.tools.feedback.apply()
+    assert [entry.step for entry in await app.tools.feedback.list()] == [None]
+    await app.catalogue.sync.run(ITEMS)
+    await app.tools.feedback.apply()
+    assert [entry.step is not None for entry in await app.tools.feedback.list()] == [True]

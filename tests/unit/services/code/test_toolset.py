@@ -22,9 +22,9 @@ pytestmark = pytest.mark.req("C-01")
 async def app(tmp_path: Path) -> AsyncIterator[App]:
     settings = load_settings(variables={}, data_dir=tmp_path, search_model="hashed-64", index="memory:", code="python")
     async with open_app(settings) as opened:
-        opened.profiles.replace([Profile("few", allow=ItemRules(tools=("disk__get-env", "my disk__read")))])
+        opened.access.profiles.replace([Profile("few", allow=ItemRules(tools=("disk__get-env", "my disk__read")))])
         items = [Item("disk", "get_env"), Item("disk", "get-env"), Item("my_disk", "read"), Item("my disk", "read")]
-        await opened.sync.run(items)
+        await opened.catalogue.sync.run(items)
         yield opened
 
 

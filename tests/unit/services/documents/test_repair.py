@@ -115,7 +115,11 @@ async def test_a_gateway_repeats_the_repair_until_nothing_is_pending(monkeypatch
             await ingest.service.put("acme", [Document("bad", "cured")])
 
     monkeypatch.setattr(gateway, "asyncio", SimpleNamespace(sleep=pause))
-    app: Any = SimpleNamespace(ingest_documents=ingest.service, documents=ingest.store, text_model=ingest)
+    app: Any = SimpleNamespace(
+        texts=SimpleNamespace(ingest_documents=ingest.service),
+        stores=SimpleNamespace(documents=ingest.store),
+        text_model=ingest,
+    )
     finishing = asyncio.create_task(gateway._finish_documents(app))
     await until_nothing_is_pending(ingest)
     assert pauses == [5.0, 10.0, 20.0]

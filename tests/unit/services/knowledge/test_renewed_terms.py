@@ -187,7 +187,8 @@ async def test_the_gateway_tries_again_after_an_outage_and_gives_up_in_the_end(
         return await build_ingest(earlier).repair()
 
     app: Any = SimpleNamespace(
-        ingest_knowledge=SimpleNamespace(repair=renew_at_the_second_try), settings=Settings(index="https://index:6333")
+        texts=SimpleNamespace(ingest_knowledge=SimpleNamespace(repair=renew_at_the_second_try)),
+        settings=Settings(index="https://index:6333"),
     )
     await gateway._repair_knowledge(app)
     assert (len(tries), await count_outdated(earlier)) == (2, (0, 0))
@@ -197,6 +198,6 @@ async def test_the_gateway_tries_again_after_an_outage_and_gives_up_in_the_end(
         tries.append(1)
         raise Unavailable("the store cannot be written")
 
-    app.ingest_knowledge.repair = fail
+    app.texts.ingest_knowledge.repair = fail
     await gateway._repair_knowledge(app)
     assert len(tries) == 2 + 3

@@ -62,7 +62,7 @@ async def shared_calls(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterato
     lists.write_text(json.dumps({"tools": tools}))
     async with open_app(load_settings(variables={}, data_dir=folder / "data", search_model="hashed-64")) as app:
         # A quarter of a call's time is for the check of its arguments, in which a process starts.
-        gateway = Gateway(McpServers(), app.sync, replace(TIMEOUTS, call=240))
+        gateway = Gateway(McpServers(), app.catalogue.sync, replace(TIMEOUTS, call=240))
         await gateway.apply([spec("good", resources=True), spec("odd", watch=str(lists))])
         await gateway.settle(TIMEOUT_SECONDS)
         yield build_calls(app, gateway)
@@ -71,7 +71,7 @@ async def shared_calls(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterato
 
 @pytest.fixture
 async def gateway(app: App) -> AsyncIterator[Gateway]:
-    gateway = Gateway(McpServers(), app.sync, TIMEOUTS)
+    gateway = Gateway(McpServers(), app.catalogue.sync, TIMEOUTS)
     yield gateway
     await gateway.close()
 
@@ -93,12 +93,12 @@ async def count_received(calls: CallTool) -> int:
 
 
 async def ids(app: App) -> set[str]:
-    return {m.id for m in await app.item_store.get_fingerprints() if m.is_active}
+    return {m.id for m in await app.stores.items.get_fingerprints() if m.is_active}
 
 
 @pytest.mark.req("G-02")
 async def test_failing_servers_do_not_affect_others_and_report_their_reasons(app: App) -> None:
-    gateway = Gateway(McpServers(), app.sync, Limits(first_pause=60))
+    gateway = Gateway(McpServers(), app.catalogue.sync, Limits(first_pause=60))
     await gateway.apply(
         [spec("good"), spec("crash", crash=True), spec("hang", hang=True), ServerSpec("no", Transport.STDIO, "nope")]
     )
@@ -107,7 +107,7 @@ async def test_failing_servers_do_not_affect_others_and_report_their_reasons(app
     reasons = {s.name: s.reason for s in gateway.statuses}
     assert "exited with code 3" in (reasons["crash"] or "")
     assert "command not found: nope" in (reasons["no"] or "")
-    assert (await app.tool_search.search("echo")).hits[0].id == "good__echo"
+    assert (await app.tools.search.search("echo")).hits[0].id == "good__echo"
     await gateway.close()
 
 
@@ -124,7 +124,7 @@ async def test_a_server_that_failed_is_tried_again_until_it_works(gateway: Gatew
 
 @pytest.mark.req("G-02")
 async def test_pauses_between_attempts_grow_and_are_in_the_status(app: App) -> None:
-    slow = Gateway(McpServers(), app.sync, Limits(first_pause=30, max_pause=100))
+    slow = Gateway(McpServers(), app.catalogue.sync, Limits(first_pause=30, max_pause=100))
     await slow.apply([ServerSpec("no", Transport.STDIO, "nope")])
     await slow.settle(TIMEOUT_SECONDS)
     (status,) = slow.statuses
@@ -141,14 +141,14 @@ async def test_a_change_that_a_server_announces_is_indexed_and_nothing_else(
     lists.write_text(json.dumps({"tools": [{"name": "first"}], "prompts": [{"name": "p"}]}))
     await gateway.apply([spec("moving", watch=str(lists)), spec("still", tools=["echo"])])
     await gateway.settle(TIMEOUT_SECONDS)
-    numbers = {m.id: (m.number, m.digest) for m in await app.item_store.get_fingerprints()}
+    numbers = {m.id: (m.number, m.digest) for m in await app.stores.items.get_fingerprints()}
     lists.write_text(json.dumps({"tools": [{"name": "second"}, {"name": "third"}], "prompts": [{"name": "p"}]}))
     await until(lambda: gateway.statuses[0].items == {"tool": 2, "prompt": 1})
     assert await ids(app) == {"moving__second", "moving__third", "moving__prompt:p", "still__echo"}
-    after = {m.id: (m.number, m.digest) for m in await app.item_store.get_fingerprints()}
+    after = {m.id: (m.number, m.digest) for m in await app.stores.items.get_fingerprints()}
     assert after["still__echo"] == numbers["still__echo"]
-    assert (await app.tool_search.search("second")).hits[0].id == "moving__second"
-    assert "moving__first" not in {h.id for h in (await app.tool_search.search("first", threshold=0.0)).hits}
+    assert (await app.tools.search.search("second")).hits[0].id == "moving__second"
+    assert "moving__first" not in {h.id for h in (await app.tools.search.search("first", threshold=0.0)).hits}
 
 
 @pytest.mark.req("G-03")
@@ -207,7 +207,7 @@ async def test_an_invalid_edit_is_reported_and_changes_nothing(gateway: Gateway)
 @pytest.mark.req("G-05")
 async def test_a_call_to_a_server_that_is_not_available_says_why(app: App) -> None:
     limits = Limits(reconnect=0.3, first_pause=0.05, max_pause=0.1)
-    gateway = Gateway(McpServers(), app.sync, limits)
+    gateway = Gateway(McpServers(), app.catalogue.sync, limits)
     await gateway.apply([spec("good")])
     await gateway.settle(TIMEOUT_SECONDS)
     await gateway.apply([ServerSpec("good", Transport.STDIO, "nope")])
@@ -264,7 +264,7 @@ async def test_a_resource_of_a_template_is_read_with_its_variables(shared_calls:
 @pytest.mark.req("G-02", "G-05")
 async def test_an_http_server_is_reconnected_after_an_outage(app: App) -> None:
     limits = Limits(heartbeat=0.1, first_pause=0.05, max_pause=0.1)
-    gateway = Gateway(McpServers(), app.sync, limits)
+    gateway = Gateway(McpServers(), app.catalogue.sync, limits)
     with serving_http() as web:
         await gateway.apply([ServerSpec("web", Transport.HTTP, url=web.http)])
         await gateway.settle(TIMEOUT_SECONDS)
@@ -279,7 +279,7 @@ async def test_an_http_server_is_reconnected_after_an_outage(app: App) -> None:
 
 @pytest.mark.req("G-02")
 async def test_a_server_that_keeps_dying_is_retried_with_pauses(app: App) -> None:
-    gateway = Gateway(McpServers(), app.sync, Limits(first_pause=0.2, max_pause=60))
+    gateway = Gateway(McpServers(), app.catalogue.sync, Limits(first_pause=0.2, max_pause=60))
     await gateway.apply([spec("dies", crash_after_listing=True)])
     await until(lambda: gateway.statuses[0].attempts >= 2)
     await until(lambda: (gateway.statuses[0].retry_in_seconds or 0) > 0.5)
@@ -291,7 +291,7 @@ async def test_a_call_makes_one_attempt_on_a_server_that_fails_and_does_not_wait
     app: App, tmp_path: Path
 ) -> None:
     starts = tmp_path / "starts"
-    gateway = Gateway(McpServers(), app.sync, Limits(reconnect=120, first_pause=120))
+    gateway = Gateway(McpServers(), app.catalogue.sync, Limits(reconnect=120, first_pause=120))
     await gateway.apply([spec("s")])
     await gateway.settle(TIMEOUT_SECONDS)
     script = f"echo x >> {starts}; exit 1"
@@ -307,7 +307,7 @@ async def test_a_call_makes_one_attempt_on_a_server_that_fails_and_does_not_wait
 
 @pytest.mark.req("G-02")
 async def test_closing_while_a_connection_is_abandoned_leaves_no_process(app: App) -> None:
-    gateway = Gateway(McpServers(), app.sync, Limits(connect=0.3))
+    gateway = Gateway(McpServers(), app.catalogue.sync, Limits(connect=0.3))
     before = {p.pid for p in psutil.Process().children(recursive=True)}
     await gateway.apply([spec("deaf", hang=True, deaf=True, child=True)])
     await until(lambda: len({p.pid for p in psutil.Process().children(recursive=True)} - before) > 0)
@@ -333,7 +333,7 @@ async def test_a_tool_that_an_edit_excludes_cannot_be_called_any_more(
 
 @pytest.mark.req("G-02", "G-05")
 async def test_a_server_that_is_busy_with_a_call_stays_connected(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    gateway = Gateway(McpServers(), app.sync, Limits(connect=60, heartbeat=0.2, call=60))
+    gateway = Gateway(McpServers(), app.catalogue.sync, Limits(connect=60, heartbeat=0.2, call=60))
     await gateway.apply([spec("s", serial=True)])
     await gateway.settle(TIMEOUT_SECONDS)
     set_limits(monkeypatch, ping=0.5)  # shorter than the call
@@ -345,7 +345,7 @@ async def test_a_server_that_is_busy_with_a_call_stays_connected(app: App, monke
 
 @pytest.mark.req("G-03")
 async def test_constant_change_notices_lead_to_debounced_listings(app: App) -> None:
-    gateway = Gateway(McpServers(), app.sync, Limits(debounce=0.3))
+    gateway = Gateway(McpServers(), app.catalogue.sync, Limits(debounce=0.3))
     started, listings = time.monotonic(), 0
     await gateway.apply([spec("s", restless=True)])
     await gateway.settle(TIMEOUT_SECONDS)
@@ -388,7 +388,7 @@ async def test_a_reload_that_fails_for_another_reason_than_the_file_is_repeated(
 ) -> None:
     await gateway.apply([spec("old")])
     await gateway.settle(TIMEOUT_SECONDS)
-    configure, failing = app.sync.configure, [True, True]
+    configure, failing = app.catalogue.sync.configure, [True, True]
 
     async def busy(servers: Any, **how: Any) -> ItemCounts:
         if failing:
@@ -396,7 +396,7 @@ async def test_a_reload_that_fails_for_another_reason_than_the_file_is_repeated(
             raise Unavailable("the store is busy")
         return await configure(servers, **how)
 
-    monkeypatch.setattr(app.sync, "configure", busy)
+    monkeypatch.setattr(app.catalogue.sync, "configure", busy)
     stamp = [0]
     following = asyncio.create_task(gateway.follow(0, lambda: stamp[0], lambda: [spec("new")]))
     await asyncio.sleep(0)

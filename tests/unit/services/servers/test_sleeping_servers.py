@@ -34,7 +34,7 @@ SOON = 0.2 / 60
 
 @pytest.fixture
 async def gateway(app: App) -> AsyncIterator[Gateway]:
-    gateway = Gateway(McpServers(), app.sync, TIMEOUTS)
+    gateway = Gateway(McpServers(), app.catalogue.sync, TIMEOUTS)
     yield gateway
     await gateway.close()
 
@@ -91,7 +91,7 @@ async def test_a_lazy_server_that_is_not_in_the_catalogue_is_listed_and_sleeps(
     (status,) = gateway.statuses
     assert (status.items, status.reason, status.attempts) == ({"tool": 4}, None, 1)
     assert not gateway.is_incomplete
-    assert (await app.tool_search.search("echo")).hits[0].id == "a__echo"
+    assert (await app.tools.search.search("echo")).hits[0].id == "a__echo"
     assert gateway.find_call_state("a") is CallState.ASLEEP
     assert gateway.find_call_state("unknown") is None
     await gateway.close()
@@ -108,7 +108,7 @@ async def test_a_lazy_server_of_an_earlier_run_is_not_started_unless_its_entry_h
     listed = digests(same, other)
     await gateway.close()
     changed = replace(other, exclude_tools=("die",))
-    again = Gateway(McpServers(), app.sync, TIMEOUTS)
+    again = Gateway(McpServers(), app.catalogue.sync, TIMEOUTS)
     await again.apply([same, changed], listed=listed)
     await again.settle(TIMEOUT_SECONDS)
     await until(lambda: states(again) == {"same": "asleep", "other": "asleep"})
@@ -176,7 +176,7 @@ async def test_a_sleeping_server_that_cannot_start_fails_the_call_with_the_reaso
         await calls.call("a__echo", {"text": "x"})
     await until(lambda: states(gateway) == {"a": "asleep"})
     assert "It needs" in (gateway.statuses[0].reason or "")
-    assert (await app.tool_search.search("echo")).hits[0].id == "a__echo"
+    assert (await app.tools.search.search("echo")).hits[0].id == "a__echo"
     needed.touch()
     assert (await calls.call("a__echo", {"text": "x"})).structured == {"text": "x"}
     await until(lambda: gateway.statuses[0].reason is None)
@@ -193,7 +193,7 @@ async def test_a_refresh_lists_sleeping_servers_and_lets_them_sleep_again(
     lists.write_text('{"tools": [{"name": "first"}, {"name": "second"}]}')
     (result,) = await gateway.refresh()
     assert (result.reason, result.report and result.report.added) == (None, 1)
-    assert (await app.tool_search.search("second")).hits[0].id == "a__second"
+    assert (await app.tools.search.search("second")).hits[0].id == "a__second"
     await until(lambda: states(gateway) == {"a": "asleep"} and count_processes() == 0)
     await gateway.close()
 
@@ -221,7 +221,7 @@ async def test_a_hundred_known_servers_are_there_at_once_and_none_is_started(
 ) -> None:
     specs = [make_lazy(f"s{n}") for n in range(100)]
     items = [Item(spec.name, tool, f"{tool} of {spec.name}") for spec in specs for tool in ("echo", "pid")]
-    await app.sync.run(items)
+    await app.catalogue.sync.run(items)
     began = time.monotonic()
     await gateway.apply(specs, listed=digests(*specs))
     await gateway.settle(TIMEOUT_SECONDS)

@@ -28,7 +28,7 @@ TIMEOUT_SECONDS = 60.0
 
 @pytest.fixture
 async def gateway(app: App) -> AsyncIterator[Gateway]:
-    gateway = Gateway(McpServers(), app.sync, TIMEOUTS)
+    gateway = Gateway(McpServers(), app.catalogue.sync, TIMEOUTS)
     yield gateway
     await gateway.close()
 
@@ -67,7 +67,7 @@ async def test_a_stopped_server_refuses_calls_and_stays_found_until_it_is_starte
         with pytest.raises(Unavailable, match=r"server a is stopped by ann: .*`toolscript servers start a`"):
             await calls.call("a__echo", {"text": "x"})
     assert (await calls.call("b__echo", {"text": "x"})).structured == {"text": "x"}
-    assert "a__echo" in [hit.id for hit in (await app.tool_search.search("echo")).hits]
+    assert "a__echo" in [hit.id for hit in (await app.tools.search.search("echo")).hits]
     assert gateway.find_call_state("a") is CallState.STOPPED
     assert (await gateway.stop_server("a", "stopped by ben")).reason == "stopped by ann"
     assert gateway.stopped == {"a": "stopped by ann"}
@@ -90,7 +90,7 @@ async def test_a_stopped_server_stays_stopped_when_its_entry_changes_and_in_the_
     assert get_status(gateway).reason == "stopped by ann"
     remembered = gateway.stopped
     await gateway.close()
-    again = Gateway(McpServers(), app.sync, TIMEOUTS)
+    again = Gateway(McpServers(), app.catalogue.sync, TIMEOUTS)
     await again.apply([spec], stopped=remembered)
     await again.settle(TIMEOUT_SECONDS)
     assert get_status(again).state is ServerState.STOPPED
@@ -150,7 +150,7 @@ async def test_a_server_that_sleeps_runs_when_it_is_started(gateway: Gateway, tm
 
 @pytest.mark.req("G-05")
 async def test_a_failed_server_is_tried_at_once_when_it_is_started(app: App, tmp_path: Path) -> None:
-    gateway = Gateway(McpServers(), app.sync, replace(TIMEOUTS, first_pause=3600, max_pause=3600))
+    gateway = Gateway(McpServers(), app.catalogue.sync, replace(TIMEOUTS, first_pause=3600, max_pause=3600))
     await gateway.apply([make_scripted_server("a", crash_unless=str(tmp_path / "go"))])
     await gateway.settle(TIMEOUT_SECONDS)
     assert get_status(gateway).state is ServerState.FAILED
@@ -190,7 +190,7 @@ async def test_a_name_that_is_not_configured_is_refused_with_the_nearest(gateway
 @pytest.mark.req("G-05")
 @pytest.mark.parametrize("change", ["restart", "start", "apply"])
 async def test_a_change_while_the_gateway_closes_leaves_no_server_running(app: App, change: str) -> None:
-    gateway = Gateway(McpServers(), app.sync, TIMEOUTS)
+    gateway = Gateway(McpServers(), app.catalogue.sync, TIMEOUTS)
     spec = make_scripted_server("a", tools=["echo"])
     await gateway.apply([spec])
     await gateway.settle(TIMEOUT_SECONDS)

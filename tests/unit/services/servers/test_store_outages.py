@@ -30,14 +30,14 @@ async def fail(*_: Any, **__: Any) -> Any:
 async def test_a_server_stays_connected_while_the_catalogue_cannot_be_updated(
     app: App, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    gateway = Gateway(McpServers(), app.sync, TIMEOUTS)
-    run, attempts = app.sync.run, []
+    gateway = Gateway(McpServers(), app.catalogue.sync, TIMEOUTS)
+    run, attempts = app.catalogue.sync.run, []
 
     async def run_if_possible(*given: Any, **named: Any) -> Any:
         attempts.append(given)
         return await (fail() if len(attempts) < 4 else run(*given, **named))
 
-    monkeypatch.setattr(app.sync, "run", run_if_possible)
+    monkeypatch.setattr(app.catalogue.sync, "run", run_if_possible)
     await gateway.apply([spec("up", tools=["pid"])])
     await until(lambda: gateway.statuses[0].reason is not None)
     (status,) = gateway.statuses
@@ -51,17 +51,17 @@ async def test_a_server_stays_connected_while_the_catalogue_cannot_be_updated(
 
 
 async def test_a_tool_that_was_read_once_is_called_without_the_store(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    gateway = Gateway(McpServers(), app.sync, TIMEOUTS)
+    gateway = Gateway(McpServers(), app.catalogue.sync, TIMEOUTS)
     calls = build_calls(app, gateway)
     await gateway.apply([spec("up", tools=["echo"])])
     await gateway.settle(30)
     stored = await calls.describe("up__echo")
-    await app.tool_search.search("echo")  # reads the catalogue
+    await app.tools.search.search("echo")  # reads the catalogue
     for method in ("get_items", "get_fingerprints", "get_schemas"):
-        monkeypatch.setattr(app.item_store, method, fail)
+        monkeypatch.setattr(app.stores.items, method, fail)
     assert await calls.describe("up__echo") == stored
     assert (await calls.call("up__echo", {"text": "hello"})).structured == {"text": "hello"}
-    app.snapshots.advance(Change.ITEMS)  # a write, after which nothing could be read
+    app.catalogue.snapshots.advance(Change.ITEMS)  # a write, after which nothing could be read
     assert (await calls.call("up__echo", {"text": "again"})).structured == {"text": "again"}
     with pytest.raises(Unavailable, match="the store is not available"):
         await calls.call("up__unknown", {})

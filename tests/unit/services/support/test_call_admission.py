@@ -170,7 +170,9 @@ async def test_calls_that_fail_together_count_once(clock: Clock) -> None:
 @pytest.fixture
 async def gateway(app: App) -> AsyncIterator[Gateway]:
     timeouts = Limits(connect=10, call=10, reconnect=10, first_pause=0.05, max_pause=0.2)
-    gateway = Gateway(McpServers(), app.sync, timeouts, CallAdmission(Buckets(), failures=2, pause_seconds=3600))
+    gateway = Gateway(
+        McpServers(), app.catalogue.sync, timeouts, CallAdmission(Buckets(), failures=2, pause_seconds=3600)
+    )
     yield gateway
     await gateway.close()
 

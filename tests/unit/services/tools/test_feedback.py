@@ -21,13 +21,13 @@ ADA, BEN = Caller(key="ada"), Caller(address="192.0.2.7")
 
 @pytest.fixture
 async def feedback(app: App) -> Feedback:
-    await app.sync.run(ITEMS)
-    return app.feedback
+    await app.catalogue.sync.run(ITEMS)
+    return app.tools.feedback
 
 
 async def read_successes(app: App) -> list[tuple[str, str, str]]:
-    await app.feedback.close()
-    return [(s.item_id, s.request, s.caller) for s in await app.feedback_store.get_verdicts()]
+    await app.tools.feedback.close()
+    return [(s.item_id, s.request, s.caller) for s in await app.stores.feedback.get_verdicts()]
 
 
 async def test_a_call_of_a_hit_is_a_success_of_the_caller_who_searched(app: App, feedback: Feedback) -> None:
@@ -65,7 +65,7 @@ async def test_a_request_without_words_is_not_recorded(app: App, feedback: Feedb
 
 async def test_a_mark_of_a_vanished_tool_can_be_taken_back(app: App, feedback: Feedback) -> None:
     await feedback.mark(ADA, TOOL, "store my changes")
-    await app.sync.run([item for item in ITEMS if item.id != TOOL])
+    await app.catalogue.sync.run([item for item in ITEMS if item.id != TOOL])
     with pytest.raises(NotFound):
         await feedback.mark(ADA, TOOL, "store my changes")
     assert await feedback.mark(ADA, TOOL, "store my changes", useful=None)

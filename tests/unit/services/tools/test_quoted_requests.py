@@ -70,13 +70,13 @@ async def test_use_of_a_real_server_raises_no_confidence_of_what_does_not_serve_
 ) -> None:
     settings = load_settings(variables={}, data_dir=tmp_path / "data", index="memory:", quarantine="open")
     async with open_app(settings) as app:
-        await app.sync.run(load_real_tools(shared_data, "modelcontextprotocol__server-filesystem"))
-        before = (await app.tool_search.search("delete the file old.txt", limit=20, threshold=0)).hits
+        await app.catalogue.sync.run(load_real_tools(shared_data, "modelcontextprotocol__server-filesystem"))
+        before = (await app.tools.search.search("delete the file old.txt", limit=20, threshold=0)).hits
         tool = next(hit.id for hit in before if hit.name == "read_file")
         for request in ("read the file notes.txt", "show me what is in old.txt", "open the file report.md"):
-            await app.feedback.mark(Caller(key="ada"), tool, request)
-        await app.feedback.apply()
-        after = (await app.tool_search.search("delete the file old.txt", limit=20, threshold=0)).hits
-        steps = await app.snapshots.current().steps()
+            await app.tools.feedback.mark(Caller(key="ada"), tool, request)
+        await app.tools.feedback.apply()
+        after = (await app.tools.search.search("delete the file old.txt", limit=20, threshold=0)).hits
+        steps = await app.catalogue.snapshots.current().steps()
     assert steps[tool].vector is not None
     assert {hit.id: hit.confidence for hit in after} == {hit.id: hit.confidence for hit in before}

@@ -27,7 +27,7 @@ TASK = (
 async def open_filled(folder: Path, items: list[Item], **settings: str) -> AsyncIterator[App]:
     async with AsyncExitStack() as stack:
         app = await stack.enter_async_context(open_app(load_settings(variables={}, data_dir=folder, **settings)))
-        await app.sync.run(items)
+        await app.catalogue.sync.run(items)
         yield app
 
 
@@ -44,14 +44,14 @@ async def demo(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[App]:
     ["is it going to rain in Lisbon?", "git_commit", "raed_fil", "commit my changes to git", "quantum banana", TASK],
 )
 async def test_direct_search_gives_the_tools_and_confidences_of_hybrid_search(demo: App, query: str) -> None:
-    hybrid = await demo.tool_search.search(query, limit=5, threshold=0.3)
+    hybrid = await demo.tools.search.search(query, limit=5, threshold=0.3)
     request = HierarchicalQuery(query, limit=5, tool_threshold=0.3, strategy=Strategy.DIRECT)
-    direct = await demo.hierarchical_search.search(request)
+    direct = await demo.tools.hierarchical_search.search(request)
     assert [(hit.id, hit.score) for hit in direct.tools] == [(hit.id, hit.confidence) for hit in hybrid.hits]
 
 
 async def test_an_exact_name_is_first_inside_its_skill_and_absent_outside(demo: App) -> None:
-    search = demo.hierarchical_search
+    search = demo.tools.hierarchical_search
     inside = await search.find_tools(HierarchicalQuery("git_commit"), ["source_control"])
     assert (inside[0].id, inside[0].score) == ("git__git_commit", 1.0)
     outside = await search.find_tools(HierarchicalQuery("git_commit", tool_threshold=0.0), ["email"])
@@ -62,6 +62,6 @@ async def test_a_mistyped_name_beyond_the_candidates_is_found_by_every_search(tm
     many = [Item("crowd", f"zebra_{n}", "reconcile the books of the month") for n in range(120)]
     wanted = Item("odd", "zyxvwut_reconcile", "Something else altogether")
     async with open_filled(tmp_path, [*many, wanted], search_model="hashed-64") as app:
-        assert (await app.tool_search.search("zyxvwut_rceoncile")).hits[0].id == wanted.id
+        assert (await app.tools.search.search("zyxvwut_rceoncile")).hits[0].id == wanted.id
         request = HierarchicalQuery("zyxvwut_rceoncile", strategy=Strategy.DIRECT)
-        assert (await app.hierarchical_search.search(request)).tools[0].id == wanted.id
+        assert (await app.tools.hierarchical_search.search(request)).tools[0].id == wanted.id

@@ -40,8 +40,8 @@ CLUB = start("files-club", PACKAGE + "@latest", "/srv/work", command="/usr/bin/n
 
 
 async def test_two_folders_are_two_tools_that_say_which_folder(app: App) -> None:
-    await app.sync.run(copy_servers([READ], ["home", "work", "club"]))
-    search = ToolSearch(app.tool_ranking, app.snapshots, variants=know([HOME, WORK, CLUB]))
+    await app.catalogue.sync.run(copy_servers([READ], ["home", "work", "club"]))
+    search = ToolSearch(app.tools.ranking, app.catalogue.snapshots, variants=know([HOME, WORK, CLUB]))
     results = await search.search("read a file")
     assert {(frozenset(hit.ids), hit.server_arguments) for hit in results.hits} == {
         (frozenset({"files-home__read_file"}), "/home/ann"),
@@ -52,8 +52,8 @@ async def test_two_folders_are_two_tools_that_say_which_folder(app: App) -> None
 
 
 async def test_hits_of_hierarchical_search_say_it_too(app: App) -> None:
-    await app.sync.run(copy_servers([READ], ["home", "work"]))
-    search = HierarchicalSearch(app.tool_ranking, app.snapshots, variants=know([HOME, WORK]))
+    await app.catalogue.sync.run(copy_servers([READ], ["home", "work"]))
+    search = HierarchicalSearch(app.tools.ranking, app.catalogue.snapshots, variants=know([HOME, WORK]))
     request = HierarchicalQuery("read a file", tool_threshold=0.0, strategy=Strategy.DIRECT)
     tools = (await search.search(request)).tools
     assert {build_tool_hit(each, with_schemas=True)["server_arguments"] for each in tools} == {"/home/ann", "/srv/work"}
@@ -62,9 +62,9 @@ async def test_hits_of_hierarchical_search_say_it_too(app: App) -> None:
 async def test_the_tools_of_a_real_server_for_two_folders_are_two_hits(app: App, shared_data: Path) -> None:
     items = load_real_tools(shared_data, "modelcontextprotocol__server-filesystem")
     server = items[0].server
-    await app.sync.run(copy_servers(items, ["home", "work"]))
+    await app.catalogue.sync.run(copy_servers(items, ["home", "work"]))
     specs = [start(f"{server}-home", PACKAGE, "/home/ann"), start(f"{server}-work", PACKAGE, "/srv/work")]
-    search = ToolSearch(app.tool_ranking, app.snapshots, variants=know(specs))
+    search = ToolSearch(app.tools.ranking, app.catalogue.snapshots, variants=know(specs))
     hits = (await search.search("list_directory", limit=2)).hits
     assert {(hit.name, hit.server_arguments) for hit in hits} == {
         ("list_directory", "/home/ann"),
@@ -73,16 +73,18 @@ async def test_the_tools_of_a_real_server_for_two_folders_are_two_hits(app: App,
 
 
 async def test_copies_for_other_accounts_stay_one(app: App) -> None:
-    await app.sync.run(copy_servers([READ], ["home", "work"]))
+    await app.catalogue.sync.run(copy_servers([READ], ["home", "work"]))
     specs = [start(f"files-{name}", PACKAGE, env={"API_TOKEN": name}) for name in ("home", "work")]
-    (hit,) = (await ToolSearch(app.tool_ranking, app.snapshots, variants=know(specs)).search("read a file")).hits
+    (hit,) = (
+        await ToolSearch(app.tools.ranking, app.catalogue.snapshots, variants=know(specs)).search("read a file")
+    ).hits
     assert len(hit.ids) == 2
     assert hit.server_arguments == ""
 
 
 async def test_secrets_and_long_arguments_are_not_shown(app: App) -> None:
-    await app.sync.run(copy_servers([READ], ["home", "work"]))
-    facts = await app.snapshots.current().facts()
+    await app.catalogue.sync.run(copy_servers([READ], ["home", "work"]))
+    facts = await app.catalogue.snapshots.current().facts()
     for args, shown in (
         (("--token", "abc123", "/a"), "/a"),
         (("--api-key=abc123", "/a"), "/a"),
@@ -97,11 +99,11 @@ async def test_secrets_and_long_arguments_are_not_shown(app: App) -> None:
 
 
 async def test_addresses_are_shown_without_their_query(app: App) -> None:
-    await app.sync.run(copy_servers([READ], ["home", "work"]))
+    await app.catalogue.sync.run(copy_servers([READ], ["home", "work"]))
     specs = [
         ServerSpec(f"files-{name}", Transport.HTTP, url=f"https://{name}.example.org/mcp?key=abc")
         for name in ("home", "work")
     ]
-    facts = await app.snapshots.current().facts()
+    facts = await app.catalogue.snapshots.current().facts()
     assert know(specs).describe_arguments("files-home__read_file", facts) == "https://home.example.org/mcp"
     assert know(specs).list_ids("files-home__read_file", facts, View()) == ()

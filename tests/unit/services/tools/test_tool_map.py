@@ -19,7 +19,7 @@ pytestmark = pytest.mark.req("W-01")
 async def drawn(app: App, monkeypatch: pytest.MonkeyPatch) -> DrawToolMap:
     set_limits(monkeypatch, map_after=0.0)
     set_limits(monkeypatch, map_interval=0.01)
-    return DrawToolMap(app.catalogue_index, app.snapshots, app.visibility.find_view)
+    return DrawToolMap(app.catalogue_index, app.catalogue.snapshots, app.catalogue.visibility.find_view)
 
 
 @pytest.mark.slow
@@ -28,8 +28,8 @@ async def test_the_map_is_drawn_when_the_catalogue_has_changed(
 ) -> None:
     drawn.start_following()
     items = load_demo_items()[:8]
-    await app.sync.run(items)
-    version = app.snapshots.current().version
+    await app.catalogue.sync.run(items)
+    version = app.catalogue.snapshots.current().version
     async with asyncio.timeout(60):
         while drawn._drawn[0] < version:  # noqa: ASYNC110
             await asyncio.sleep(0.01)

@@ -42,9 +42,9 @@ async def app(tmp_path: Path) -> AsyncIterator[App]:
 @pytest.mark.slow
 @pytest.mark.req("S-01")
 async def test_copies_of_tools_are_one_hit_that_names_the_others(app: App) -> None:
-    await app.sync.run(copy_servers(FEW, ["home", "work", "club"]))
+    await app.catalogue.sync.run(copy_servers(FEW, ["home", "work", "club"]))
     for query in QUERIES:
-        hits = (await app.tool_search.search(query, limit=5, threshold=0.0)).hits
+        hits = (await app.tools.search.search(query, limit=5, threshold=0.0)).hits
         assert len(hits) == 5
         assert len({hit.name for hit in hits}) == 5
         for hit in hits:
@@ -58,8 +58,8 @@ async def test_copies_change_neither_the_first_tool_nor_the_number_of_hits(app: 
     first: dict[int, list[str]] = {}
     confidences: dict[int, list[float]] = {}
     for copies in (1, 30):  # copies of two tools would fill a ranking
-        await app.sync.run(copy_servers(DEMO, [f"account{n}" for n in range(copies)]))
-        found = [(await app.tool_search.search(query, limit=8, threshold=0.0)).hits for query in QUERIES]
+        await app.catalogue.sync.run(copy_servers(DEMO, [f"account{n}" for n in range(copies)]))
+        found = [(await app.tools.search.search(query, limit=8, threshold=0.0)).hits for query in QUERIES]
         first[copies] = [hits[0].name for hits in found]
         confidences[copies] = [hits[0].confidence for hits in found]
         assert all(len(hits) == 8 for hits in found)
@@ -70,9 +70,9 @@ async def test_copies_change_neither_the_first_tool_nor_the_number_of_hits(app: 
 @pytest.mark.slow
 @pytest.mark.req("S-01")
 async def test_the_copy_that_the_query_names_is_the_hit(app: App) -> None:
-    await app.sync.run(copy_servers(FEW, ["home", "work", "club"]))
+    await app.catalogue.sync.run(copy_servers(FEW, ["home", "work", "club"]))
     for account in ("home", "work", "club"):
-        hit = (await app.tool_search.search(f"git {account} commit changes", threshold=0.0)).hits[0]
+        hit = (await app.tools.search.search(f"git {account} commit changes", threshold=0.0)).hits[0]
         assert hit.server == f"git-{account}"
 
 
@@ -85,8 +85,8 @@ async def test_tools_that_share_only_their_name_are_hits_of_their_own(app: App) 
         Item("d", "read", "Read a file", input_schema={"type": "object", "properties": {"path": {}}}),
         Item("e", "read", "Read a file", annotations={"readOnlyHint": True}),
     ]
-    await app.sync.run(items)
-    hits = (await app.tool_search.search("read", limit=10, threshold=0.0)).hits
+    await app.catalogue.sync.run(items)
+    hits = (await app.tools.search.search("read", limit=10, threshold=0.0)).hits
     assert {frozenset(hit.ids) for hit in hits} == {
         frozenset({"a__read", "b__read"}),
         frozenset({"c__read"}),
@@ -99,10 +99,10 @@ async def test_tools_that_share_only_their_name_are_hits_of_their_own(app: App) 
 @pytest.mark.req("H-01")
 @pytest.mark.parametrize("strategy", choose(Strategy, Strategy.HYBRID))
 async def test_hierarchical_search_folds_copies_too(app: App, strategy: Strategy) -> None:
-    await app.sync.run(copy_servers(FEW, ["home", "work", "club"]))
+    await app.catalogue.sync.run(copy_servers(FEW, ["home", "work", "club"]))
     for query in QUERIES:
         request = HierarchicalQuery(query, limit=4, tool_threshold=0.0, strategy=strategy)
-        tools = (await app.hierarchical_search.search(request)).tools
+        tools = (await app.tools.hierarchical_search.search(request)).tools
         assert len({tool.payload["name"] for tool in tools}) == len(tools) > 0
         assert all(len(tool.variants) == 2 for tool in tools)
         assert all("input_schema" in build_tool_hit(tool, with_schemas=True) for tool in tools)
@@ -111,8 +111,8 @@ async def test_hierarchical_search_folds_copies_too(app: App, strategy: Strategy
 
 @pytest.mark.req("S-01")
 async def test_variants_are_in_the_order_of_the_configuration(app: App) -> None:
-    await app.sync.run([Item(server, "read", "Read a file") for server in "amz"])
-    facts = await app.snapshots.current().facts()
+    await app.catalogue.sync.run([Item(server, "read", "Read a file") for server in "amz"])
+    facts = await app.catalogue.snapshots.current().facts()
     assert facts.list_variants("m__read", ["z", "m", "a"].index) == ("z__read", "a__read")
     assert facts.fold_variants([("m__read", 0.6), ("a__read", 0.6), ("z__read", 0.5)]) == [("m__read", 0.6)]
     assert (facts.distinct, facts.max_variants) == (1, 3)
@@ -120,12 +120,12 @@ async def test_variants_are_in_the_order_of_the_configuration(app: App) -> None:
 
 @pytest.mark.req("G-08", "G-09")
 async def test_responses_name_the_variants(app: App, capsys: pytest.CaptureFixture[str]) -> None:
-    await app.sync.run([Item(f"s{n:02}", "read", "Read a file") for n in range(12)])
+    await app.catalogue.sync.run([Item(f"s{n:02}", "read", "Read a file") for n in range(12)])
     text = await search_tools(app, SearchToolsArguments.parse({"query": "read"}))
     assert text.count("Exact name") == 1
     assert "  same tool of other servers: s" in text
     assert text.endswith(" and 3 more")
-    response = build_search_response(await app.tool_search.search("read"))
+    response = build_search_response(await app.tools.search.search("read"))
     assert response["totalResults"] == 1
     (result,) = response["results"]
     assert sorted([result["toolId"], *result["variants"]]) == [f"s{n:02}__read" for n in range(12)]

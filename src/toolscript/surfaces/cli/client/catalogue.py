@@ -187,7 +187,7 @@ async def prepare_catalogue(
     if choice.note:
         print_note(choice.note)
     specs = choice.configuration.servers
-    stored = frozenset() if refresh else await app.sync.complete_index()
+    stored = frozenset() if refresh else await app.catalogue.sync.complete_index()
     if refresh or (specs and not stored):
         await index_servers(app, choice, within=within, name_failed=name_failed)
         return 0
@@ -208,7 +208,7 @@ async def load_demo(app: App) -> SyncReport:
     """Fills the catalogue of the demo, in a folder of its own, with the built-in tools."""
     from toolscript.services.catalogue.demo import load_demo_items
 
-    return await app.sync.run(load_demo_items())
+    return await app.catalogue.sync.run(load_demo_items())
 
 
 def read_record(data: Path) -> CatalogueRecord:
@@ -275,9 +275,9 @@ async def index_servers(app: App, choice: CatalogueChoice, *, within: float | No
     """Connects to all servers, makes the catalogue theirs, and records which were listed."""
     specs = choice.configuration.servers
     stopped = choice.record.stopped
-    await connect_servers(app.gateway, specs, stopped=stopped, within=within, name_failed=name_failed)
+    await connect_servers(app.servers.gateway, specs, stopped=stopped, within=within, name_failed=name_failed)
     await retire_renamed(app, choice)
-    listed = {s.name for s in app.gateway.statuses if s.state in LISTED_STATES}
+    listed = {s.name for s in app.servers.gateway.statuses if s.state in LISTED_STATES}
     write_record(choice, compute_digests([s for s in specs if s.name in listed]))
 
 
@@ -285,7 +285,7 @@ async def retire_renamed(app: App, choice: CatalogueChoice) -> None:
     """Retires what only the former name of the configuration has, after a rename of its file. Elsewhere the new
     configuration has replaced all others."""
     if choice.renamed is not None and _is_shared(choice.settings):
-        await app.sync.retire_configuration(choice.renamed)
+        await app.catalogue.sync.retire_configuration(choice.renamed)
 
 
 async def connect_servers(

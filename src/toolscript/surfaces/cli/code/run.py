@@ -135,8 +135,8 @@ async def _run_here(app: App, body: Mapping[str, Any], max_tokens: int | None) -
         choice = choose_catalogue(app.settings)
         configured, stopped = choice.configuration.servers, choice.record.stopped
         specs = [replace(s, start=ServerStart.EAGER, idle_minutes=0) for s in configured if s.name in wanted]
-        if specs and not app.gateway.statuses:
-            await connect_servers(app.gateway, specs, among=configured, stopped=stopped)
+        if specs and not app.servers.gateway.statuses:
+            await connect_servers(app.servers.gateway, specs, among=configured, stopped=stopped)
     report = await app.code.run_code.run(request, RunCaller(OWNER, CallRelay(user=""), may_search=True))
     response = build_run_response(report)
     return await cut_value(app, response, "", max_tokens) if max_tokens is not None else response

@@ -49,7 +49,7 @@ def list_() -> None:
     async def local(app: App) -> Answer:
         from toolscript.surfaces.json.access import build_pending_calls_response
 
-        return build_pending_calls_response(await app.approvals.pending.list_waiting())
+        return build_pending_calls_response(await app.tools.approvals.pending.list_waiting())
 
     print_answer(_request(PATH, local), _show)
 
@@ -82,7 +82,7 @@ def _decide(call_id: str, verb: str) -> None:
         from toolscript.surfaces.json.access import build_pending_call_response
 
         state = PendingState.APPROVED if verb == "approve" else PendingState.DECLINED
-        return build_pending_call_response(await app.approvals.pending.decide(call_id, state, decider=None))
+        return build_pending_call_response(await app.tools.approvals.pending.decide(call_id, state, decider=None))
 
     path = f"{PATH}/{quote(call_id, safe='', errors='replace')}/{verb}"
     print_answer(_request(path, local, method="POST"), _show_decision)

@@ -92,7 +92,7 @@ def search(query: str, limit: int, filters: tuple[str, ...], **request: Any) -> 
 
         await _finish_interrupted(app)
         typed = {**request, "search_type": SearchType(request["search_type"]), "where": where}
-        return build_page_response(await app.document_search.search(caller, DocumentQuery(**typed)))
+        return build_page_response(await app.texts.document_search.search(caller, DocumentQuery(**typed)))
 
     body = {**request, "filters": format_conditions(where)}
     answer = _run(lambda documents: documents.request("/search", local, body=body))
@@ -117,7 +117,9 @@ def show(doc_id: str) -> None:
     async def local(app: App, caller: Principal) -> Answer:
         from toolscript.surfaces.json.documents import build_document_response
 
-        return build_document_response(await app.ingest_documents.get(caller.tenant, doc_id), app.plans.get(caller))
+        return build_document_response(
+            await app.texts.ingest_documents.get(caller.tenant, doc_id), app.access.plans.get(caller)
+        )
 
     path = f"/documents/{quote(doc_id, safe='', errors='replace')}"
     print_answer(_run(lambda documents: documents.request(path, local)), _show_document)
@@ -155,7 +157,7 @@ class TenantDocuments:
     async def remove(self, ids: Sequence[str]) -> int:
         """Removes documents; returns how many existed."""
         if app := self._session.app:
-            return await app.ingest_documents.delete(self._caller.tenant, ids)
+            return await app.texts.ingest_documents.delete(self._caller.tenant, ids)
         removed = 0
         for doc_id in ids:
             try:
@@ -171,8 +173,8 @@ class TenantDocuments:
         async def local(app: App, caller: Principal) -> Answer:
             from toolscript.surfaces.json.documents import build_document_list_response
 
-            documents = await app.ingest_documents.listing(caller.tenant, after=after, limit=limit + 1)
-            return build_document_list_response(documents, app.plans.get(caller), limit=limit)
+            documents = await app.texts.ingest_documents.listing(caller.tenant, after=after, limit=limit + 1)
+            return build_document_list_response(documents, app.access.plans.get(caller), limit=limit)
 
         return await self.request("/documents", local, after=after, limit=limit)
 
@@ -183,7 +185,7 @@ async def _finish_interrupted(app: App) -> None:
 
     with Console(stderr=True).status("Checking the index"):
         try:
-            await app.ingest_documents.repair()
+            await app.texts.ingest_documents.repair()
         except ToolscriptError as error:
             log.warning("documents_unfinished", extra={"reason": error.message})
 

@@ -110,7 +110,7 @@ def _measure_live(folders: Sequence[Path], pipeline: str, against: str | None) -
     async def use(session: CommandSession) -> list[Measurement]:
         async def ask(queries: Sequence[JudgedQuery]) -> list[Any]:
             async def local(app: App) -> Any:
-                return build_evaluation_response(await measure_queries(app.tool_search, queries))
+                return build_evaluation_response(await measure_queries(app.tools.search, queries))
 
             body = [
                 {"query": q.text, "relevant": list(q.grades), "groups": [sorted(group) for group in q.groups]}
@@ -186,14 +186,14 @@ async def _evaluate_set(app: App, data: AnySet, pipeline: str) -> EvaluationResu
     from toolscript.evaluation.run import Evaluation, evaluate_books
 
     if isinstance(data, BookSet):
-        ingest = app.ingest_knowledge
-        return await evaluate_books(ingest, app.knowledge_search, data, pipeline)
+        ingest = app.texts.ingest_knowledge
+        return await evaluate_books(ingest, app.texts.knowledge_search, data, pipeline)
     evaluation = Evaluation(
-        app.sync,
-        app.tool_search,
-        app.ingest_documents,
-        app.document_search,
-        app.hierarchical_search,
+        app.catalogue.sync,
+        app.tools.search,
+        app.texts.ingest_documents,
+        app.texts.document_search,
+        app.tools.hierarchical_search,
     )
     return await evaluation.run(data, pipeline)
 

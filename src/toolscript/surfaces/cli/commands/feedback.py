@@ -53,7 +53,7 @@ def list_() -> None:
     async def local(app: App) -> Answer:
         from toolscript.surfaces.json.feedback import build_feedback_response
 
-        return build_feedback_response(await app.feedback.list(), enabled=app.settings.feedback)
+        return build_feedback_response(await app.tools.feedback.list(), enabled=app.settings.feedback)
 
     request_once(PATH, local, show=_show)
 
@@ -68,7 +68,7 @@ def show(tool_id: str) -> None:
     async def local(app: App) -> Answer:
         from toolscript.surfaces.json.feedback import build_tool_feedback_response
 
-        return build_tool_feedback_response(await app.feedback.get(tool_id))
+        return build_tool_feedback_response(await app.tools.feedback.get(tool_id))
 
     def show_tool(answer: Answer) -> None:
         _show({"enabled": True, "tools": [answer]})
@@ -100,9 +100,9 @@ def mark(tool_id: str, query: str, verdict: str | None) -> None:
         from toolscript.surfaces.callers import OWNER
         from toolscript.surfaces.json.feedback import build_mark_response
 
-        changed = await app.feedback.mark(OWNER, tool_id, query, useful=useful)
-        if app.sync.learning.is_on:  # this process ends before one in the background would
-            await app.feedback.apply()
+        changed = await app.tools.feedback.mark(OWNER, tool_id, query, useful=useful)
+        if app.catalogue.sync.learning.is_on:  # this process ends before one in the background would
+            await app.tools.feedback.apply()
         return build_mark_response(tool_id, query, useful=useful, changed=changed)
 
     def show_mark(answer: Answer) -> None:
@@ -128,7 +128,7 @@ def reset(tool_id: str | None, key: str | None, yes: bool) -> None:
         confirm_or_raise(f"Forget the requests that all tools served{of_key}, and what was learnt from them?")
 
     async def local(app: App) -> Answer:
-        return {"removed": await app.feedback.reset(tool_id, key=key)}
+        return {"removed": await app.tools.feedback.reset(tool_id, key=key)}
 
     def show_reset(answer: Answer) -> None:
         count = answer["removed"]

@@ -211,7 +211,7 @@ class GatewayRun:
         while True:
             async with AsyncExitStack() as stack:
                 app = await wait_for_folder(partial(self._open_app, stack))
-                app.profiles.replace(self._configuration.profiles)
+                app.access.profiles.replace(self._configuration.profiles)
                 self.server.served.place = ConfigurationPlace(
                     self._settings.config, Path.home(), self._choice.folder, os.environ
                 )
@@ -219,9 +219,9 @@ class GatewayRun:
                     with self._console.status("Indexing the demo catalogue"):
                         await load_demo(app)
                 else:
-                    app.gateway.expect(self._configuration.servers, listed=self._choice.record.servers)
+                    app.servers.gateway.expect(self._configuration.servers, listed=self._choice.record.servers)
                 self.server.served.current = app
-                with announce_gateway(self._settings, self.server.url, key=app.local_key):
+                with announce_gateway(self._settings, self.server.url, key=app.access.local_key):
                     await self._open_pipes()
                     await self._connect_and_watch(app)
                 self.server.served.current = None  # the demo has ended
@@ -242,7 +242,7 @@ class GatewayRun:
         if self._choice.is_demo:
             await self._serve_demo(app)
         else:
-            app.gateway.watch(self._record)
+            app.servers.gateway.watch(self._record)
             await self._connect(app)
         self.server.served.mark_ready()
         url = self.server.url
@@ -257,7 +257,7 @@ class GatewayRun:
                 await self._wait_for_configuration(app)
                 return
             loop = asyncio.get_running_loop()
-            following = app.gateway.follow(
+            following = app.servers.gateway.follow(
                 self._stamps, lambda: _read_stamps(self._configuration), lambda: self._reload(loop)
             )
             await asyncio.gather(background, following, _renew_configuration(app))
@@ -282,7 +282,7 @@ class GatewayRun:
                 self._choose()
             except (Invalid, Unavailable) as error:
                 self._stamps = _read_stamps(self._configuration)
-                app.gateway.configuration_error = error.message
+                app.servers.gateway.configuration_error = error.message
                 log.warning("configuration_not_applied", extra={"reason": error.message})
             if not self._choice.is_demo:
                 return
@@ -293,7 +293,7 @@ class GatewayRun:
         from toolscript.surfaces.owner import admits_owner
 
         with suppress(Unavailable):  # the store: the requests say so
-            if not requires_key(self._settings) and not await app.keys.exist():
+            if not requires_key(self._settings) and not await app.access.keys.exist():
                 return
         if admits_owner(self._settings):
             self._console.print(
@@ -314,7 +314,7 @@ class GatewayRun:
 
         indexed = await app.count_indexed_tools()
         self._console.print(f'No servers are configured. Searching {indexed} demo tools for "{SAMPLE}":\n')
-        found = await app.tool_search.search(
+        found = await app.tools.search.search(
             SAMPLE, limit=self._settings.search_limit, threshold=self._settings.search_threshold, recorded=False
         )
         show(build_search_response(found))
@@ -325,7 +325,7 @@ class GatewayRun:
         # A failure is shown once: by the board in a terminal, elsewhere by the log, which has the time.
         is_logged = not self._console.is_terminal and self._settings.log_level != "error"
         board = Board(self._console, logged=(ServerState.FAILED,) if is_logged else ())
-        app.gateway.watch(board.update)
+        app.servers.gateway.watch(board.update)
         if self._console.is_terminal and self._settings.log_level == "warning":
             logger = logging.getLogger(connection.__name__)
             logger.addFilter(lambda record: record.getMessage() != "server_failed")
@@ -333,13 +333,13 @@ class GatewayRun:
         if self._choice.note:
             self._console.print(escape_markup(self._choice.note))
         with board.show():
-            await app.gateway.apply(specs, listed=record.servers, stopped=record.stopped)
+            await app.servers.gateway.apply(specs, listed=record.servers, stopped=record.stopped)
             await retire_renamed(app, self._choice)
             self._keep_record()
             if compute_digests(specs).items() <= record.servers.items():
                 self.server.served.mark_ready()  # all servers are indexed already; calls wait for their connection
-            await app.gateway.settle(FIRST_CONNECT_SECONDS)
-        states = Counter(s.state for s in app.gateway.statuses)
+            await app.servers.gateway.settle(FIRST_CONNECT_SECONDS)
+        states = Counter(s.state for s in app.servers.gateway.statuses)
         took = time.monotonic() - self._started
         others = (ServerState.ASLEEP, ServerState.STOPPED)
         rest = "".join(f", {states[state]} {state}" for state in others if states[state])
@@ -347,7 +347,7 @@ class GatewayRun:
             f"{states[ServerState.READY]} of {format_count(len(specs), 'server')} ready{rest} after {took:.1f} s"
         )
         lazy = {spec.name for spec in specs if spec.is_lazy}
-        late = [status for status in app.gateway.statuses if status.state is ServerState.CONNECTING]
+        late = [status for status in app.servers.gateway.statuses if status.state is ServerState.CONNECTING]
         for status in (status for status in late if status.name not in lazy):
             text = escape_markup(f"{status.name}  {status.reason or 'no answer yet'}")
             self._console.print(f"[yellow]waiting[/]  {text}; it connects in the background")
@@ -355,7 +355,7 @@ class GatewayRun:
             self._console.print(
                 f"[yellow]waiting[/]  {format_count(unlisted, 'lazy server')} will be listed in the background"
             )
-        for warning in await app.tool_overviews.list_warnings():
+        for warning in await app.tools.overviews.list_warnings():
             self._console.print(f"[yellow]warning[/]  {escape_markup(warning)}")
 
     def _reload(self, loop: asyncio.AbstractEventLoop) -> tuple[ServerSpec, ...]:
@@ -370,11 +370,11 @@ class GatewayRun:
 
     def _apply_profiles(self) -> None:
         if app := self.server.served.current:
-            app.profiles.replace(self._configuration.profiles)
+            app.access.profiles.replace(self._configuration.profiles)
 
     def _record(self, status: ServerStatus) -> None:
         app = self.server.served.current
-        has_changed = app is not None and app.gateway.stopped != self._stopped
+        has_changed = app is not None and app.servers.gateway.stopped != self._stopped
         if status.state is ServerState.READY or has_changed:
             self._keep_record(status.name if status.state is ServerState.READY else "")
 
@@ -385,7 +385,7 @@ class GatewayRun:
         if ready in current:
             listed[ready] = current[ready]
         if app := self.server.served.current:
-            self._stopped = app.gateway.stopped
+            self._stopped = app.servers.gateway.stopped
         write_record(self._choice, listed, self._stopped)
 
 
@@ -394,15 +394,15 @@ async def _renew_configuration(app: App) -> None:
     while True:
         await asyncio.sleep(RENEW_SECONDS)
         try:
-            if await app.sync.renew():
-                await app.gateway.refresh()
+            if await app.catalogue.sync.renew():
+                await app.servers.gateway.refresh()
         except ToolscriptError as error:  # the store: the next hour comes
             log.warning("configuration_not_renewed", extra={"reason": error.message})
 
 
 async def _warm_up(app: App) -> None:
     try:
-        await app.snapshots.warm_up()
+        await app.catalogue.snapshots.warm_up()
     except ToolscriptError as error:  # the next search reads what it needs
         log.warning("catalogue_not_read", extra={"reason": error.message})
     with suppress(Unavailable):  # the first call tries again, and logs why
@@ -415,11 +415,11 @@ async def _finish_documents(app: App) -> None:
     pause = current_limits().repair_first_pause
     while True:
         try:
-            if finished := await app.ingest_documents.repair():
+            if finished := await app.texts.ingest_documents.repair():
                 log.info("documents_finished", extra={"documents": finished})
-            if app.text_model.embedder is None or not await app.documents.list_pending():
-                await app.ingest_documents.is_unfinished.wait()
-                app.ingest_documents.is_unfinished.clear()
+            if app.text_model.embedder is None or not await app.stores.documents.list_pending():
+                await app.texts.ingest_documents.is_unfinished.wait()
+                app.texts.ingest_documents.is_unfinished.clear()
                 pause = current_limits().repair_first_pause
         except Exception as error:  # noqa: BLE001
             log.warning("documents_unfinished", extra={"reason": f"{type(error).__name__}: {error}"})
@@ -434,7 +434,7 @@ async def _repair_knowledge(app: App) -> None:
     pause = current_limits().repair_first_pause
     while pause <= current_limits().repair_max_pause:
         try:
-            repaired = await app.ingest_knowledge.repair(completing=not app.settings.index)
+            repaired = await app.texts.ingest_knowledge.repair(completing=not app.settings.index)
         except Exception as error:  # noqa: BLE001
             log.warning("knowledge_not_repaired", extra={"reason": f"{type(error).__name__}: {error}"})
         else:

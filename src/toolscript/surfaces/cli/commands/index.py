@@ -46,13 +46,13 @@ async def _rebuild(settings: Settings) -> dict[str, Any]:
     choice = choose_catalogue(settings)
     async with open_app(choice.settings, fresh_index=True, demo=choice.is_demo) as app:
         with show_bar("Tools") as show_progress:
-            tools = await app.sync.index_catalogue(show_progress)
+            tools = await app.catalogue.sync.index_catalogue(show_progress)
         with show_bar("Documents") as show_progress:
-            documents = await app.ingest_documents.index_all(show_progress)
+            documents = await app.texts.ingest_documents.index_all(show_progress)
         with show_bar("Knowledge") as show_progress:
             # None when there is knowledge and no model to embed it with.
-            is_lost = app.text_model.embedder is None and await app.knowledge.list_sources()
-            knowledge = None if is_lost else await app.ingest_knowledge.index_all(show_progress)
+            is_lost = app.text_model.embedder is None and await app.stores.knowledge.list_sources()
+            knowledge = None if is_lost else await app.texts.ingest_knowledge.index_all(show_progress)
         skills = await app.catalogue_index.scroll(SKILLS, fields=["skill_id"])
         return {
             "model": app.model.embedder.model if app.model.embedder else None,

@@ -141,7 +141,7 @@ def search(
         from toolscript.surfaces.json.knowledge import build_knowledge_response
 
         wanted = KnowledgeQuery(query, limit, types, topics, answer, PassageContext(context), where, min_relevance)
-        return build_knowledge_response(query, await app.knowledge_search.search(wanted))
+        return build_knowledge_response(query, await app.texts.knowledge_search.search(wanted))
 
     def request(session: CommandSession) -> Awaitable[Any]:
         body = {"query": query, "limit": limit, "type": list(types), "topics": list(topics)}

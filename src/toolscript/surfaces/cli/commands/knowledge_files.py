@@ -93,7 +93,7 @@ async def _import(session: CommandSession, file: Path) -> Answer:
     with _open(file) as (stream, size):
         if app := session.app:
             with show_bar("Importing") as show_progress:
-                return build_import_response(await app.import_knowledge.take_stream(stream, show_progress, size))
+                return build_import_response(await app.texts.import_knowledge.take_stream(stream, show_progress, size))
         lines = stream.read(MAX_UPLOAD_BYTES + 1)
     if len(lines) > MAX_UPLOAD_BYTES:
         raise Invalid(

@@ -72,7 +72,7 @@ def show(tool_id: str) -> None:
     async def local(app: App) -> Answer:
         from toolscript.surfaces.json.quarantine import build_quarantined_response
 
-        return build_quarantined_response(await app.quarantine.get(tool_id))
+        return build_quarantined_response(await app.catalogue.quarantine.get(tool_id))
 
     request_once(f"{PATH}/{quote(tool_id, safe='', errors='replace')}", local, show=_show_difference)
 
@@ -107,7 +107,7 @@ def reject(tool_ids: tuple[str, ...], every: bool, server: str | None) -> None:
 async def _build_list(app: App, server: str | None) -> Answer:
     from toolscript.surfaces.json.quarantine import build_quarantine_response
 
-    return build_quarantine_response(await app.quarantine.list_waiting(server))
+    return build_quarantine_response(await app.catalogue.quarantine.list_waiting(server))
 
 
 def _decide(verb: str, done: str, tool_ids: Sequence[str], every: bool, server: str | None) -> None:
@@ -125,7 +125,7 @@ def _decide(verb: str, done: str, tool_ids: Sequence[str], every: bool, server: 
             return {"tool_ids": []}
 
         async def local(app: App) -> Answer:
-            decided: list[Pin] = await getattr(app.quarantine, verb)(ids)
+            decided: list[Pin] = await getattr(app.catalogue.quarantine, verb)(ids)
             return {"tool_ids": [pin.catalogue_id for pin in decided]}
 
         body = {"tool_ids": ids}

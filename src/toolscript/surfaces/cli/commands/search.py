@@ -190,8 +190,8 @@ async def _search_skills(session: CommandSession, query: str, strategy: str) -> 
         from toolscript.surfaces.json.hierarchical import build_hierarchical_response
 
         hierarchical = HierarchicalQuery(**{**request, "strategy": Strategy(strategy)})
-        found = await app.hierarchical_search.search(hierarchical)
-        return build_hierarchical_response(found, with_schemas=True, find_state=app.gateway.find_call_state)
+        found = await app.tools.hierarchical_search.search(hierarchical)
+        return build_hierarchical_response(found, with_schemas=True, find_state=app.servers.gateway.find_call_state)
 
     return await session.request("/api/v1/search", local, body=request)
 
@@ -206,7 +206,7 @@ async def _search_tools(session: CommandSession, query: str) -> Any:
     async def local(app: App) -> Answer:
         from toolscript.surfaces.json.tools import build_search_response
 
-        return build_search_response(await app.tool_search.search(query, **http), app.gateway.find_call_state)
+        return build_search_response(await app.tools.search.search(query, **http), app.servers.gateway.find_call_state)
 
     return await session.request("/search", local, q=query, **http)
 
@@ -224,10 +224,10 @@ async def _render_markdown(session: CommandSession, answer: Answer) -> str:
     ids = [hit[0] for hit in hits]
 
     async def generate(app: App) -> str:
-        return generate_typescript(list((await app.list_tools.by_id(ids)).values()))
+        return generate_typescript(list((await app.tools.listing.by_id(ids)).values()))
 
     first = await session.request(
-        f"/tools/{quote(ids[0], safe='')}", lambda app: app.call_tool.describe(ids[0]), build_tool_response
+        f"/tools/{quote(ids[0], safe='')}", lambda app: app.tools.call.describe(ids[0]), build_tool_response
     )
     module = await session.request("/runtime/tools.ts", generate, filter=",".join(ids))
     item = Item(server=first["serverName"], name=first["toolName"], input_schema=first["inputSchema"])

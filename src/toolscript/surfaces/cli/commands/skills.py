@@ -84,7 +84,7 @@ def skills() -> None:
 @options.catalogue
 def list_() -> None:
     """List all skills, with the number of tools in each."""
-    request(SKILLS, lambda app: app.skills.all(), build_skills_response, show=_show_skills)
+    request(SKILLS, lambda app: app.catalogue.skills.all(), build_skills_response, show=_show_skills)
 
 
 @skills.command()
@@ -99,10 +99,10 @@ def show(skill_id: str) -> None:
     path = _build_skill_path(skill_id)
 
     async def find(session: CommandSession) -> Answer:
-        skill = await session.request(path, lambda app: app.skills.get(skill_id), build_skill_response)
+        skill = await session.request(path, lambda app: app.catalogue.skills.get(skill_id), build_skill_response)
         tools = await session.request(
             f"{path}/tools",
-            lambda app: app.skills.tools(skill_id),
+            lambda app: app.catalogue.skills.tools(skill_id),
             lambda items: build_skill_tools_response(skill_id, items),
         )
         return {**skill, "tools": tools["tools"]}
@@ -128,7 +128,7 @@ def search(query: str, limit: int, threshold: float) -> None:
     async def local(app: App) -> Any:
         from toolscript.surfaces.json.hierarchical import build_skill_hit
 
-        return [build_skill_hit(hit) for hit in await app.hierarchical_search.find_skills(query, **http)]
+        return [build_skill_hit(hit) for hit in await app.tools.hierarchical_search.find_skills(query, **http)]
 
     request(
         "/api/v1/search/skills",
@@ -163,7 +163,7 @@ def add(
     )
     request(
         SKILLS,
-        lambda app: app.skills.create(skill),
+        lambda app: app.catalogue.skills.create(skill),
         build_skill_response,
         show=lambda added: print_skill("Added", added),
         body=asdict(skill),
@@ -204,8 +204,10 @@ def edit(skill_id: str, **given: Any) -> None:
 
     async def change(session: CommandSession) -> Any:
         if session.app is not None:
-            before = (await session.app.skills.get(skill_id)).skill
-            return build_skill_response(await session.app.skills.replace(skill_id, replace(before, **changes)))
+            before = (await session.app.catalogue.skills.get(skill_id)).skill
+            return build_skill_response(
+                await session.app.catalogue.skills.replace(skill_id, replace(before, **changes))
+            )
         existing = await session.send(path)
         body = {each.name: existing[each.name] for each in fields(Skill)} | changes
         return await session.send(path, method="PUT", body=body, timeout_seconds=TIMEOUT_SECONDS)
@@ -226,7 +228,7 @@ def remove(skill_id: str, yes: bool) -> None:
     """
     if not yes:
         confirm_or_raise(f"Remove the skill {printable(skill_id)}, and classify its tools again?")
-    request(_build_skill_path(skill_id), lambda app: app.skills.remove(skill_id), method="DELETE")
+    request(_build_skill_path(skill_id), lambda app: app.catalogue.skills.remove(skill_id), method="DELETE")
     print_answer({"removed": skill_id}, lambda _: click.echo(f"Removed {printable(skill_id)}."))
 
 
@@ -244,7 +246,7 @@ def assign(tool_id: str, skill_ids: Sequence[str]) -> None:
     toolscript skills assign github__create_issue issue_tracking source_control
     """
     http = {"method": "PUT", "body": {"skill_ids": list(skill_ids)}}
-    _change_tool(tool_id, lambda app: app.skills.assign(tool_id, skill_ids), **http)
+    _change_tool(tool_id, lambda app: app.catalogue.skills.assign(tool_id, skill_ids), **http)
 
 
 @skills.command()
@@ -256,7 +258,7 @@ def release(tool_id: str) -> None:
     \b
     toolscript skills release garden__inspect_hive
     """
-    _change_tool(tool_id, lambda app: app.skills.release(tool_id), method="DELETE")
+    _change_tool(tool_id, lambda app: app.catalogue.skills.release(tool_id), method="DELETE")
 
 
 @skills.command()
@@ -270,7 +272,7 @@ def export() -> None:
     toolscript skills export > skills.toml
     TOOLSCRIPT_SKILLS=skills.toml toolscript gateway start
     """
-    found = request(SKILLS, lambda app: app.skills.all(), build_skills_response)["skills"]
+    found = request(SKILLS, lambda app: app.catalogue.skills.all(), build_skills_response)["skills"]
     exported = [{key: s[key] for key in (*TEXTS, *LISTS) if s[key]} for s in found if s["is_active"]]
     print_answer({"replace": True, "skill": exported}, lambda file: print_text(to_toml(file["skill"]), nl=False))
     inactive = [s["id"] for s in found if not s["is_active"]]

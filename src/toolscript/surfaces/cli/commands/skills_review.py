@@ -64,7 +64,7 @@ def suggestions(status: str) -> None:
     wanted = None if status == ALL else SuggestionStatus(status)
     request(
         SUGGESTIONS,
-        lambda app: app.skills.suggestions(wanted),
+        lambda app: app.catalogue.skills.suggestions(wanted),
         build_suggestions_response,
         show=lambda answer: _show_suggestions(answer, status),
         status=status,
@@ -89,7 +89,7 @@ def approve(number: int, **body: Any) -> None:
     """
     request(
         f"{SUGGESTIONS}/{number}/approve",
-        lambda app: app.skills.approve(number, **body),
+        lambda app: app.catalogue.skills.approve(number, **body),
         build_skill_response,
         show=lambda skill: print_skill("Added", skill),
         body=body,
@@ -107,7 +107,7 @@ def reject(number: int, **body: Any) -> None:
     """
     request(
         f"{SUGGESTIONS}/{number}/reject",
-        lambda app: app.skills.reject(number, **body),
+        lambda app: app.catalogue.skills.reject(number, **body),
         build_suggestion_response,
         show=lambda rejected: click.echo(f"Rejected {rejected['id']}, {printable(rejected['name'])}."),
         body=body,
@@ -129,7 +129,7 @@ def merge(number: int, skill_id: str, **review: Any) -> None:
     """
     request(
         f"{SUGGESTIONS}/{number}/merge",
-        lambda app: app.skills.merge(number, skill_id, **review),
+        lambda app: app.catalogue.skills.merge(number, skill_id, **review),
         build_suggestion_response,
         show=lambda answer: _print_merged(answer, skill_id),
         body={"skill_id": skill_id, **review},
@@ -153,7 +153,7 @@ def propose(**body: Any) -> None:
     """
     request(
         f"{SKILLS}/propose",
-        lambda app: app.propose_skills.propose(**body),
+        lambda app: app.catalogue.propose_skills.propose(**body),
         build_proposals_response,
         show=lambda answer: _show_proposals(answer, is_queued=body["queue"]),
         body=body,

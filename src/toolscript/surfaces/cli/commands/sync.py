@@ -63,7 +63,7 @@ async def _sync(app: App, classified: int, **wanted: bool) -> Answer:
     from toolscript.surfaces.json.hierarchical import build_sync_response
 
     with show_bar("Classifying tools") as show_progress:
-        report = await app.resync.run(**wanted, just_connected=True, progress=show_progress)
+        report = await app.servers.resync.run(**wanted, just_connected=True, progress=show_progress)
     return build_sync_response(replace(report, classified=report.classified + classified))
 
 

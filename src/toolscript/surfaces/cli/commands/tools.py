@@ -75,12 +75,12 @@ async def _try_configured(settings: Settings) -> Mapping[str, Any]:
 
 async def try_servers(settings: Settings, choice: CatalogueChoice, *, within: float | None = None) -> Mapping[str, Any]:
     """Connects to every server once, within so many seconds, and leaves the catalogue alone."""
-    from toolscript.app.engines import open_gateway
+    from toolscript.app.engines import open_gateway, open_servers
     from toolscript.app.logins import find_logins
     from toolscript.surfaces.json.servers import build_servers_response
 
     async with find_logins(settings) as logins:
-        gateway = open_gateway(settings, tokens=logins)
+        gateway = open_gateway(settings, open_servers(settings, logins))
         try:
             stopped = choice.record.stopped
             specs = choice.configuration.servers
@@ -107,7 +107,7 @@ def list_tools(filter_: str | None) -> None:
     async def local(app: App) -> Mapping[str, Any]:
         from toolscript.surfaces.json.tools import build_tools_response
 
-        return build_tools_response(await app.list_tools.matching(filter_))
+        return build_tools_response(await app.tools.listing.matching(filter_))
 
     def show(answer: Mapping[str, Any]) -> None:
         for tool in answer["tools"]:
@@ -145,7 +145,7 @@ def get_types(filter_: str | None, language: str) -> None:
         from toolscript.codegen.python import generate_python
         from toolscript.codegen.typescript import generate_typescript
 
-        items = await app.list_tools.matching(filter_)
+        items = await app.tools.listing.matching(filter_)
         return generate_typescript(items) if language == "typescript" else generate_python(items)
 
     async def generate(session: CommandSession) -> Any:
@@ -161,7 +161,7 @@ async def _check_names(session: CommandSession, filter_: str | None) -> None:
 
     async def list_names(filter_: str | None) -> set[str]:
         async def local(app: App) -> dict[str, Any]:
-            found = await app.list_tools.matching(filter_)
+            found = await app.tools.listing.matching(filter_)
             return {
                 "tools": [{"toolId": i.id, "serverName": i.server, "quarantined": i.quarantine} for i in found],
             }
@@ -274,7 +274,7 @@ async def connect_server_of(app: App, tool_id: str) -> None:
     """Connects the server of a tool, without a running gateway. Raises NotFound and Unavailable."""
     from toolscript.services.tools.demo_gateway import build_refusal
 
-    item = await app.call_tool.describe(tool_id)
+    item = await app.tools.call.describe(tool_id)
     choice = choose_catalogue(app.settings)
     configured = choice.configuration.servers
     specs = [
@@ -285,18 +285,18 @@ async def connect_server_of(app: App, tool_id: str) -> None:
         raise Unavailable(f"{tool_id} cannot be called: the server {item.server} is no longer configured")
     if not specs:
         raise build_refusal(tool_id)
-    if not app.gateway.statuses:
+    if not app.servers.gateway.statuses:
         stopped = choice.record.stopped
-        await connect_servers(app.gateway, specs, among=configured, stopped=stopped, name_failed=False)
+        await connect_servers(app.servers.gateway, specs, among=configured, stopped=stopped, name_failed=False)
 
 
 async def _call(app: App, tool_id: str, arguments: Mapping[str, Any], max_tokens: int | None) -> Any:
     from toolscript.surfaces.json.tools import build_call_response
 
     await connect_server_of(app, tool_id)
-    result = await app.call_tool.call(tool_id, arguments, relay=CallRelay(user=""))
+    result = await app.tools.call.call(tool_id, arguments, relay=CallRelay(user=""))
     if max_tokens is not None:
-        result = CallResult(await app.large_results.cut(result.raw, "", max_tokens))
+        result = CallResult(await app.texts.large_results.cut(result.raw, "", max_tokens))
     return build_call_response(result)
 
 

@@ -41,8 +41,10 @@ class JobClient:
         gateway (the files are sent to it)."""
         if app := self.session.app:
             request = wanted.to_request(self.session.settings.tenant)
-            job = await app.jobs.start(request, await app.jobs.find(request, names, is_owner=True), is_owner=True)
-            self._running = asyncio.create_task(app.job_runner.run_job(job.id))
+            job = await app.texts.jobs.start(
+                request, await app.texts.jobs.find(request, names, is_owner=True), is_owner=True
+            )
+            self._running = asyncio.create_task(app.texts.job_runner.run_job(job.id))
             return build_job_response(job)
         if self.session.settings.gateway_url:
             return await self._upload(wanted, names)
@@ -77,7 +79,7 @@ class JobClient:
         """The newest jobs."""
 
         async def local(app: App) -> Answer:
-            return build_job_list_response(await app.jobs.list_jobs(self.target, self._owner, limit=limit))
+            return build_job_list_response(await app.texts.jobs.list_jobs(self.target, self._owner, limit=limit))
 
         return await self._request("/api/v1/jobs", local, limit=limit, **{"as": self.target.value})
 
@@ -96,7 +98,7 @@ class JobClient:
 
         async def local(app: App) -> Answer:
             job = await self._find(app, job_id)
-            changed = await (app.jobs.cancel(job) if action == "cancel" else app.jobs.resume(job))
+            changed = await (app.texts.jobs.cancel(job) if action == "cancel" else app.texts.jobs.resume(job))
             return build_job_response(changed)
 
         return await self._request(f"/api/v1/jobs/{job_id}/{action}", local, method="POST")
@@ -104,8 +106,8 @@ class JobClient:
     async def _list_page(self, job_id: str, states: Sequence[FileState], after: int) -> Answer:
         async def local(app: App) -> Answer:
             job = await self._find(app, job_id)
-            files = await app.jobs.list_files(job, after=after, limit=PAGE_SIZE + 1, states=states)
-            return build_job_files_response(files, app.jobs.find_steps, limit=PAGE_SIZE)
+            files = await app.texts.jobs.list_files(job, after=after, limit=PAGE_SIZE + 1, states=states)
+            return build_job_files_response(files, app.texts.jobs.find_steps, limit=PAGE_SIZE)
 
         path = f"/api/v1/jobs/{job_id}/files"
         wanted = [state.value for state in states]
@@ -139,7 +141,7 @@ class JobClient:
         return self.session.settings.tenant if self.target is JobTarget.DOCUMENTS else ""
 
     async def _find(self, app: App, job_id: str) -> Job:
-        return await app.jobs.get(job_id, self.target, self._owner)
+        return await app.texts.jobs.get(job_id, self.target, self._owner)
 
     async def _request(self, path: str, local: Callable[[App], Any], **http: Any) -> dict[str, Any]:
         response: dict[str, Any] = await self.session.request(path, local, tenant=self.session.settings.tenant, **http)

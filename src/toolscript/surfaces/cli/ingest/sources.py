@@ -19,7 +19,7 @@ async def list_sources(session: CommandSession) -> list[Source]:
     from toolscript.app.app import open_library
 
     if session.app:
-        return await session.app.knowledge.list_sources()
+        return await session.app.stores.knowledge.list_sources()
     async with open_library(session.settings) as library:
         return await library.list_sources()
 
@@ -28,7 +28,7 @@ async def remove_source(session: CommandSession, source_id: str) -> None:
     """Removes a source with its chunks and extractions; one that is gone already is ignored."""
 
     async def local(app: App) -> None:
-        await app.ingest_knowledge.remove(source_id)
+        await app.texts.ingest_knowledge.remove(source_id)
 
     path = f"/api/v1/knowledge/sources/{source_id}"
     try:

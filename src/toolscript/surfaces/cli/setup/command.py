@@ -223,13 +223,13 @@ def _measure(settings: Settings, files: Sequence[FoundFile]) -> dict[str, ToolCo
     """What the tools of each server cost that would move, by its new name."""
     from rich.console import Console
 
-    from toolscript.app.engines import Servers
+    from toolscript.app.engines import open_servers
 
     specs = {server.target: server.spec for each in files for server in each.moving}
     chosen = [spec for spec in specs.values() if spec]
     if not chosen:
         return {}
-    servers = Servers(settings.call_max_mib * 2**20)
+    servers = open_servers(settings)
     with Console(stderr=True).status(f"Starting {format_count(len(chosen), 'server')} to count their tools"):
         return asyncio.run(measure_servers(servers, chosen, within=settings.connect_timeout))
 

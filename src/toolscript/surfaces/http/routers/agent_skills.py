@@ -39,5 +39,5 @@ async def read_agent_skill(
 ) -> JsonResponse[responses.AgentSkillResponse]:
     relay = CallRelay(user=find_user(request.scope["grant"]))
     found = await responses.read_agent_skill(app, agent_skill_id, path, relay=relay)
-    app.feedback.note_call(get_caller(request), found["agentSkillId"])
+    app.tools.feedback.note_call(get_caller(request), found["agentSkillId"])
     return JsonResponse(found)

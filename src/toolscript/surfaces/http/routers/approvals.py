@@ -29,7 +29,7 @@ CallId = Annotated[
     "(`toolscript open`), or a key with the scope `admin`, also where other requests need none.",
 )
 async def list_pending_calls(app: CurrentApp) -> JsonResponse[responses.PendingCallsResponse]:
-    return JsonResponse(responses.build_pending_calls_response(await app.approvals.pending.list_waiting()))
+    return JsonResponse(responses.build_pending_calls_response(await app.tools.approvals.pending.list_waiting()))
 
 
 @router.post(
@@ -41,7 +41,7 @@ async def list_pending_calls(app: CurrentApp) -> JsonResponse[responses.PendingC
 async def approve_call(
     call_id: CallId, request: Request, app: CurrentApp
 ) -> JsonResponse[responses.PendingCallResponse]:
-    call = await app.approvals.pending.decide(call_id, PendingState.APPROVED, decider=_find_decider(app, request))
+    call = await app.tools.approvals.pending.decide(call_id, PendingState.APPROVED, decider=_find_decider(app, request))
     return JsonResponse(responses.build_pending_call_response(call))
 
 
@@ -54,7 +54,7 @@ async def approve_call(
 async def decline_call(
     call_id: CallId, request: Request, app: CurrentApp
 ) -> JsonResponse[responses.PendingCallResponse]:
-    call = await app.approvals.pending.decide(call_id, PendingState.DECLINED, decider=_find_decider(app, request))
+    call = await app.tools.approvals.pending.decide(call_id, PendingState.DECLINED, decider=_find_decider(app, request))
     return JsonResponse(responses.build_pending_call_response(call))
 
 

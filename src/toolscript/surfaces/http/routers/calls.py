@@ -51,8 +51,8 @@ async def read_filters(
         server,
         caller,
         outcome,
-        app.call_log.parse_time(since, "since"),
-        app.call_log.parse_time(until, "until"),
+        app.tools.call_log.parse_time(since, "since"),
+        app.tools.call_log.parse_time(until, "until"),
     )
 
 
@@ -71,7 +71,7 @@ async def list_calls(
     page_token: Annotated[str | None, Query(description="The `next_page_token` of the page before.")] = None,
 ) -> JsonResponse[responses.CallListResponse]:
     query = replace(filters, limit=limit, before=parse_page_token(page_token))
-    return JsonResponse(responses.build_calls_response(await app.call_log.list_events(query)))
+    return JsonResponse(responses.build_calls_response(await app.tools.call_log.list_events(query)))
 
 
 @router.get("/summary", summary="Number, errors and times of calls by tool or server", responses=errors(404))
@@ -80,5 +80,5 @@ async def summarize_calls(
     filters: Filters,
     by: Annotated[Literal["tool", "server"], Query(description="What to group by.")] = "tool",
 ) -> JsonResponse[responses.CallSummaryListResponse]:
-    summary = await app.call_log.summarize(filters, by_server=by == "server")
+    summary = await app.tools.call_log.summarize(filters, by_server=by == "server")
     return JsonResponse(responses.build_summary_response(summary))

@@ -174,9 +174,9 @@ async def search_documents(request: Request, app: CurrentApp, caller: Caller, pl
     query = await read_json(request, DocumentSearchRequest, DocumentSearchRequest.to_query, MAX_SEARCH_BYTES)
     accepted = ",".join(request.headers.getlist("accept")).lower().split(",")
     if any(each.partition(";")[0].strip() == NDJSON for each in accepted):
-        stream = await app.document_search.stream(caller, query, plan)
+        stream = await app.texts.document_search.stream(caller, query, plan)
         return StreamingResponse(stream_json_lines(stream), media_type=NDJSON)
-    return JsonResponse(responses.build_page_response(await app.document_search.search(caller, query, plan)))
+    return JsonResponse(responses.build_page_response(await app.texts.document_search.search(caller, query, plan)))
 
 
 @router.put(
@@ -193,7 +193,7 @@ async def put_document(
     doc_id: DocId, request: Request, app: CurrentApp, caller: Caller
 ) -> JsonResponse[responses.PutDocumentResponse]:
     document = await read_json(request, DocumentRequest, lambda body: body.to_document(doc_id))
-    report = await app.ingest_documents.put(caller.tenant, [document])
+    report = await app.texts.ingest_documents.put(caller.tenant, [document])
     return JsonResponse(responses.build_put_response(doc_id, report), 201 if report.added else 200)
 
 
@@ -209,7 +209,7 @@ async def put_documents(
     request: Request, app: CurrentApp, caller: Caller
 ) -> JsonResponse[responses.PutDocumentsResponse]:
     documents = await read_json(request, DocumentBatchRequest, DocumentBatchRequest.to_documents)
-    return JsonResponse(responses.build_batch_response(await app.ingest_documents.put(caller.tenant, documents)))
+    return JsonResponse(responses.build_batch_response(await app.texts.ingest_documents.put(caller.tenant, documents)))
 
 
 @router.delete(
@@ -221,7 +221,7 @@ async def put_documents(
     dependencies=[ADMIT_TENANT],
 )
 async def remove_document(doc_id: DocId, app: CurrentApp, caller: Caller) -> None:
-    if not await app.ingest_documents.delete(caller.tenant, [doc_id]):
+    if not await app.texts.ingest_documents.delete(caller.tenant, [doc_id]):
         raise NotFound(f"no such document: {doc_id!r}. GET /documents lists the existing ones")
 
 
@@ -236,7 +236,7 @@ async def list_documents(
         Query(max_length=512, pattern=ONE_LINE, description="Start after this id: `next` of the previous page."),
     ] = None,
 ) -> JsonResponse[responses.DocumentListResponse]:
-    documents = await app.ingest_documents.listing(caller.tenant, after=after, limit=limit + 1)
+    documents = await app.texts.ingest_documents.listing(caller.tenant, after=after, limit=limit + 1)
     return JsonResponse(responses.build_document_list_response(documents, plan, limit=limit))
 
 
@@ -244,7 +244,9 @@ async def list_documents(
 async def get_document(
     doc_id: DocId, app: CurrentApp, caller: Caller, plan: AdmittedPlan
 ) -> JsonResponse[responses.DocumentResponse]:
-    return JsonResponse(responses.build_document_response(await app.ingest_documents.get(caller.tenant, doc_id), plan))
+    return JsonResponse(
+        responses.build_document_response(await app.texts.ingest_documents.get(caller.tenant, doc_id), plan)
+    )
 
 
 @health_router.get(
@@ -253,7 +255,7 @@ async def get_document(
     description="If one of them fails, `details.adapter` of the error names it.",
 )
 async def check_search(app: CurrentApp) -> JsonResponse[HealthResponse]:
-    await app.document_search.check()
+    await app.texts.document_search.check()
     return JsonResponse({"status": "ok"})
 
 

@@ -61,5 +61,5 @@ async def evaluate_queries(
         return [each.to_judged() for each in body.queries]
 
     queries = await read_json(request, EvaluationRequest, convert)
-    measuring = measure_queries(app.tool_search, queries, served.evaluation_slots)
+    measuring = measure_queries(app.tools.search, queries, served.evaluation_slots)
     return JsonResponse(responses.build_evaluation_response(await run_while_connected(request, measuring)))

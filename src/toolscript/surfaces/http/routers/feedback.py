@@ -57,23 +57,25 @@ async def refuse_other_parameters(request: Request) -> None:
 
 @router.post("", summary="Mark a tool as right or wrong for a request", responses=errors(400, 404), dependencies=[CALL])
 async def mark_tool(request: Request, app: CurrentApp, body: MarkRequest) -> JsonResponse[responses.MarkResponse]:
-    changed = await app.feedback.mark(get_caller(request), body.tool_id, body.query, useful=body.useful)
+    changed = await app.tools.feedback.mark(get_caller(request), body.tool_id, body.query, useful=body.useful)
     return JsonResponse(responses.build_mark_response(body.tool_id, body.query, useful=body.useful, changed=changed))
 
 
 @router.get("", summary="List the tools with feedback")
 async def list_feedback(app: CurrentApp) -> JsonResponse[responses.FeedbackListResponse]:
-    return JsonResponse(responses.build_feedback_response(await app.feedback.list(), enabled=app.settings.feedback))
+    return JsonResponse(
+        responses.build_feedback_response(await app.tools.feedback.list(), enabled=app.settings.feedback)
+    )
 
 
 @router.delete("", summary="Forget everything that was learnt", dependencies=[Depends(refuse_other_parameters)])
 async def reset_feedback(app: CurrentApp, key: KeyName = None) -> JsonResponse[responses.FeedbackResetResponse]:
-    return JsonResponse({"removed": await app.feedback.reset(key=key)})
+    return JsonResponse({"removed": await app.tools.feedback.reset(key=key)})
 
 
 @router.get("/{tool_id:path}", summary="The requests that a tool has learnt from", responses=errors(404))
 async def get_tool_feedback(tool_id: ToolId, app: CurrentApp) -> JsonResponse[responses.ToolFeedbackResponse]:
-    return JsonResponse(responses.build_tool_feedback_response(await app.feedback.get(tool_id)))
+    return JsonResponse(responses.build_tool_feedback_response(await app.tools.feedback.get(tool_id)))
 
 
 @router.delete(
@@ -82,4 +84,4 @@ async def get_tool_feedback(tool_id: ToolId, app: CurrentApp) -> JsonResponse[re
 async def reset_tool_feedback(
     tool_id: ToolId, app: CurrentApp, key: KeyName = None
 ) -> JsonResponse[responses.FeedbackResetResponse]:
-    return JsonResponse({"removed": await app.feedback.reset(tool_id, key=key)})
+    return JsonResponse({"removed": await app.tools.feedback.reset(tool_id, key=key)})

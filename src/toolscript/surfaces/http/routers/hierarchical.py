@@ -68,20 +68,20 @@ async def search(request: Request, app: CurrentApp) -> JsonResponse[responses.Hi
     fields = body.model_dump(exclude={"count_tokens"})
     if body.closest is None:
         fields["closest"] = 0 if "tool_threshold" in body.model_fields_set else MAX_CLOSEST
-    results = await app.hierarchical_search.search(HierarchicalQuery(**fields))
-    app.feedback.note_search(get_caller(request), results.query, results.ids)
+    results = await app.tools.hierarchical_search.search(HierarchicalQuery(**fields))
+    app.tools.feedback.note_search(get_caller(request), results.query, results.ids)
     response = responses.build_hierarchical_response(
-        results, with_schemas=body.include_schemas, find_state=app.gateway.find_call_state
+        results, with_schemas=body.include_schemas, find_state=app.servers.gateway.find_call_state
     )
     if body.count_tokens:
-        tokens = app.token_costs.of(json.dumps(response, ensure_ascii=False))
-        response["metadata"]["tokens"] = {"answer": tokens, "all_tools": await app.token_costs.of_everything()}
+        tokens = app.tools.token_costs.of(json.dumps(response, ensure_ascii=False))
+        response["metadata"]["tokens"] = {"answer": tokens, "all_tools": await app.tools.token_costs.of_everything()}
     return JsonResponse(response)
 
 
 @router.get("/map", summary="Every tool as a point in two dimensions, near to those that do similar things")
 async def draw_map(app: CurrentApp) -> JsonResponse[MapResponse]:
-    return JsonResponse(build_map_response(await app.tool_map.draw()))
+    return JsonResponse(build_map_response(await app.tools.tool_map.draw()))
 
 
 @router.get("/search/skills", summary="Find skills only")
@@ -91,7 +91,7 @@ async def search_skills(
     limit: Annotated[int, Query(ge=1, le=MAX_HITS, description="Maximum number of skills.")] = 5,
     threshold: Threshold = 0.4,
 ) -> JsonResponse[list[responses.SkillHitResponse]]:
-    hits = await app.hierarchical_search.find_skills(query, limit=limit, threshold=threshold)
+    hits = await app.tools.hierarchical_search.find_skills(query, limit=limit, threshold=threshold)
     return JsonResponse([responses.build_skill_hit(hit) for hit in hits])
 
 
@@ -107,7 +107,7 @@ async def search_tools(
 ) -> JsonResponse[list[responses.FoundToolResponse]]:
     skills = [part.strip() for part in (skill_ids or "").split(",") if part.strip()]
     text = HierarchicalQuery(query, item_type=item_type, limit=limit, tool_threshold=threshold)
-    tools = await app.hierarchical_search.find_tools(text, skills or None)
-    app.feedback.note_search(get_caller(request), query, (each for tool in tools for each in tool.ids))
-    find_state = app.gateway.find_call_state
+    tools = await app.tools.hierarchical_search.find_tools(text, skills or None)
+    app.tools.feedback.note_search(get_caller(request), query, (each for tool in tools for each in tool.ids))
+    find_state = app.servers.gateway.find_call_state
     return JsonResponse([responses.build_tool_hit(tool, with_schemas=False, find_state=find_state) for tool in tools])

@@ -104,12 +104,12 @@ async def ingest_files(request: Request, app: CurrentApp, owner: Owner) -> JsonR
             files = [(each.filename or "", await each.read()) for each in _list_uploads(form)]
             job_id = _read_text(form, "job") or None
             wanted = _parse_options(_read_text(form, "options")).to_request(owner.target, owner.tenant)
-        job = await app.jobs.upload(wanted, files, job_id)
+        job = await app.texts.jobs.upload(wanted, files, job_id)
     else:
         body = await read_json(request, IngestPathsRequest, lambda body: body)
         wanted = body.to_request(owner.target, owner.tenant)
-        found = await app.jobs.find(wanted, body.paths, is_owner=owner.is_data_owner)
-        job = await app.jobs.start(wanted, found, is_owner=owner.is_data_owner)
+        found = await app.texts.jobs.find(wanted, body.paths, is_owner=owner.is_data_owner)
+        job = await app.texts.jobs.start(wanted, found, is_owner=owner.is_data_owner)
     return JsonResponse(responses.build_job_response(job), 202)
 
 
@@ -119,7 +119,7 @@ async def list_jobs(
     owner: Owner,
     limit: Annotated[int, Query(ge=1, le=100, description="Maximum number of jobs.")] = 20,
 ) -> JsonResponse[responses.JobListResponse]:
-    jobs = await app.jobs.list_jobs(owner.target, owner.tenant, limit=limit)
+    jobs = await app.texts.jobs.list_jobs(owner.target, owner.tenant, limit=limit)
     return JsonResponse(responses.build_job_list_response(jobs))
 
 
@@ -138,20 +138,20 @@ async def list_job_files(
     after: Annotated[int, Query(ge=-1, description="Start after this number: `next` of the previous page.")] = -1,
     limit: Annotated[int, Query(ge=1, le=MAX_LISTED, description="Maximum number of files.")] = 100,
 ) -> JsonResponse[responses.JobFileListResponse]:
-    files = await app.jobs.list_files(job, after=after, limit=limit + 1, states=state)
-    return JsonResponse(responses.build_job_files_response(files, app.jobs.find_steps, limit=limit))
+    files = await app.texts.jobs.list_files(job, after=after, limit=limit + 1, states=state)
+    return JsonResponse(responses.build_job_files_response(files, app.texts.jobs.find_steps, limit=limit))
 
 
 @router.post("/jobs/{job_id}/cancel", summary="Cancel an ingest job; what is done stays", responses=errors(404))
 async def cancel_job(app: CurrentApp, job: OwnJob) -> JsonResponse[responses.JobResponse]:
-    return JsonResponse(responses.build_job_response(await app.jobs.cancel(job)))
+    return JsonResponse(responses.build_job_response(await app.texts.jobs.cancel(job)))
 
 
 @router.post(
     "/jobs/{job_id}/resume", summary="Continue a cancelled job, and try again what failed", responses=errors(404)
 )
 async def resume_job(app: CurrentApp, job: OwnJob) -> JsonResponse[responses.JobResponse]:
-    return JsonResponse(responses.build_job_response(await app.jobs.resume(job)))
+    return JsonResponse(responses.build_job_response(await app.texts.jobs.resume(job)))
 
 
 def _list_uploads(form: FormData) -> list[UploadFile]:

@@ -41,7 +41,7 @@ KeyName = Annotated[str, Path(max_length=64, description="The key's name.", exam
 
 @router.get("", summary="List all keys, without their secrets")
 async def list_keys(app: CurrentApp) -> JsonResponse[responses.KeysResponse]:
-    return JsonResponse(responses.build_keys_response(await app.keys.list_all()))
+    return JsonResponse(responses.build_keys_response(await app.access.keys.list_all()))
 
 
 @router.post(
@@ -55,7 +55,7 @@ async def list_keys(app: CurrentApp) -> JsonResponse[responses.KeysResponse]:
 async def create_key(request: Request, app: CurrentApp) -> JsonResponse[responses.CreatedKeyResponse]:
     body = await read_json(request, CreateKeyRequest, lambda each: each)
     _require_scopes(app, request, body.scopes)
-    key, secret = await app.keys.create(
+    key, secret = await app.access.keys.create(
         body.name, body.scopes, tenant=body.tenant or app.settings.tenant, expires_in=body.expires_in_seconds
     )
     return JsonResponse({**responses.build_key_response(key), "key": secret})
@@ -65,7 +65,7 @@ async def create_key(request: Request, app: CurrentApp) -> JsonResponse[response
     "/{name}/revoke", summary="Make a key invalid for good, on every gateway within seconds", responses=errors(404)
 )
 async def revoke_key(name: KeyName, app: CurrentApp) -> JsonResponse[responses.KeyResponse]:
-    return JsonResponse(responses.build_key_response(await app.keys.revoke(name)))
+    return JsonResponse(responses.build_key_response(await app.access.keys.revoke(name)))
 
 
 def _require_scopes(app: App, request: Request, scopes: list[Scope]) -> None:

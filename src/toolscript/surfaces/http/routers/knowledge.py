@@ -141,7 +141,7 @@ async def search_knowledge(
     if ask.answer:
         await require_answer_caller(served.settings, app, request.headers, is_owner=request.scope["is_owner"])
     try:
-        results = await app.knowledge_search.search(ask)
+        results = await app.texts.knowledge_search.search(ask)
     except Unavailable as error:
         raise KnowledgeUnavailable(public_error_message(error), details=error.details) from error
     return JsonResponse(build_knowledge_response(ask.query, results))
@@ -160,14 +160,14 @@ async def search_knowledge(
 )
 async def import_knowledge(request: Request, app: CurrentApp) -> JsonResponse[ImportResponse]:
     body = await read_body(request, MAX_UPLOAD_BYTES)
-    report = await run_while_connected(request, app.import_knowledge.take_stream(BytesIO(body)))
+    report = await run_while_connected(request, app.texts.import_knowledge.take_stream(BytesIO(body)))
     return JsonResponse(build_import_response(report))
 
 
 @router.get("/api/v1/knowledge/sources", summary="List the sources of knowledge by title", dependencies=[ADMIN])
 async def list_sources(app: CurrentApp) -> JsonResponse[SourceListResponse]:
-    counts = await app.knowledge.count_contents()
-    return JsonResponse(build_sources_response(await app.knowledge.list_sources(), counts))
+    counts = await app.stores.knowledge.count_contents()
+    return JsonResponse(build_sources_response(await app.stores.knowledge.list_sources(), counts))
 
 
 @router.delete(
@@ -179,7 +179,7 @@ async def list_sources(app: CurrentApp) -> JsonResponse[SourceListResponse]:
     dependencies=[ADMIN],
 )
 async def remove_source(source_id: SourceId, app: CurrentApp) -> None:
-    if not await app.ingest_knowledge.remove(source_id):
+    if not await app.texts.ingest_knowledge.remove(source_id):
         raise NotFound(f"no such source: {source_id!r}", details={"source_id": source_id})
 
 

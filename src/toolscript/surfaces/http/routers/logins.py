@@ -75,7 +75,7 @@ ABOUT_BEGINNING = (
     dependencies=[ADMIN],
 )
 async def get_login(name: ServerName, app: CurrentApp) -> JsonResponse[responses.LoginStateResponse]:
-    return JsonResponse(responses.build_login_response(await app.logins.find(app.gateway.get_spec(name))))
+    return JsonResponse(responses.build_login_response(await app.logins.find(app.servers.gateway.get_spec(name))))
 
 
 @router.post(
@@ -86,7 +86,7 @@ async def get_login(name: ServerName, app: CurrentApp) -> JsonResponse[responses
     dependencies=[ADMIN],
 )
 async def begin_login(name: ServerName, request: Request, app: CurrentApp) -> JsonResponse[responses.LoginResponse]:
-    return await _begin(app, app.gateway.get_spec(name), request)
+    return await _begin(app, app.servers.gateway.get_spec(name), request)
 
 
 @router.delete(
@@ -97,13 +97,13 @@ async def begin_login(name: ServerName, request: Request, app: CurrentApp) -> Js
     dependencies=[ADMIN],
 )
 async def log_out(name: ServerName, app: CurrentApp) -> JsonResponse[responses.LogoutResponse]:
-    return await _log_out(app, app.gateway.get_spec(name))
+    return await _log_out(app, app.servers.gateway.get_spec(name))
 
 
 @router.get("/api/v1/own-logins", summary="Your own logins, at servers with a login per user", dependencies=[CALL])
 async def list_own_logins(request: Request, app: CurrentApp) -> JsonResponse[responses.OwnLoginsResponse]:
     user = find_user(request.scope["grant"])
-    states = await app.own_logins.list_states(user)
+    states = await app.servers.own_logins.list_states(user)
     return JsonResponse({"user": user or None, "servers": [responses.build_login_response(state) for state in states]})
 
 
@@ -136,7 +136,7 @@ async def remove_own_login(
 async def finish_login(request: Request, served: Served) -> HTMLResponse:
     cookie = _name_cookie(request.query_params.get("state", ""))
     try:
-        server, _ = await served.app.login_flows.finish(str(request.url), request.cookies.get(cookie, ""))
+        server, _ = await served.app.servers.login_flows.finish(str(request.url), request.cookies.get(cookie, ""))
     except ToolscriptError as error:
         title = next((title for kind, title in TITLES.items() if isinstance(error, kind)), "Not logged in")
         return _build_page(title, f"{error.message[:1].upper()}{error.message[1:]}.", get_status(error))
@@ -146,7 +146,7 @@ async def finish_login(request: Request, served: Served) -> HTMLResponse:
 
 
 async def _get_own_spec(name: str, request: Request, app: App) -> ServerSpec:
-    return await app.own_logins.get_spec(name, find_user(request.scope["grant"]))
+    return await app.servers.own_logins.get_spec(name, find_user(request.scope["grant"]))
 
 
 async def _begin(app: App, spec: ServerSpec, request: Request) -> JsonResponse[responses.LoginResponse]:
@@ -159,7 +159,7 @@ async def _begin(app: App, spec: ServerSpec, request: Request) -> JsonResponse[r
             f"{origin}{CALLBACK_PATH} and remove redirectPort",
             details={"server": spec.name, "field": "oauth.redirectPort"},
         )
-    begun = await app.login_flows.begin(spec, origin + CALLBACK_PATH)
+    begun = await app.servers.login_flows.begin(spec, origin + CALLBACK_PATH)
     response = JsonResponse[responses.LoginResponse](
         {"server": spec.name, "url": begun.url, "host": urlsplit(begun.url).netloc.rpartition("@")[2]}
     )
@@ -176,7 +176,7 @@ async def _begin(app: App, spec: ServerSpec, request: Request) -> JsonResponse[r
 
 
 async def _log_out(app: App, spec: ServerSpec) -> JsonResponse[responses.LogoutResponse]:
-    with app.server_changes.record("log out", spec.name, describe_login(spec.user)):
+    with app.servers.changes.record("log out", spec.name, describe_login(spec.user)):
         try:
             revoked = await app.logins.log_out(spec)
         except Unauthorized as error:  # the caller is known, and the login is not there

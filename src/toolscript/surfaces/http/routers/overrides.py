@@ -69,7 +69,7 @@ async def put_override(tool_id: ToolId, served: Served, body: OverrideRequest) -
     app, place = served.app, _find_place(served)
     tool = await _find_tool(app, tool_id)
     await _check(app, tool, body.override)
-    with app.server_changes.record("override", tool.server, tool.name):
+    with app.servers.changes.record("override", tool.server, tool.name):
         written = await asyncio.to_thread(write_override, place, tool.server, tool.name, body.override)
     log.info("override_written", extra={"tool": tool_id, "caller": current_request().caller})
     return JsonResponse(build_override_response(tool.server, tool.name, written, tool.arguments))
@@ -85,11 +85,11 @@ class _ChosenTool(NamedTuple):
 async def _find_tool(app: App, tool_id: str) -> _ChosenTool:
     """Raises NotFound, also for a tool that the caller may not see."""
     server, _, name = tool_id.partition("__")
-    spec = app.gateway.find_spec(server)
+    spec = app.servers.gateway.find_spec(server)
     override = spec.tools.get(name) if spec else None
     if override and override.hidden:
         return _ChosenTool(server, name, [*override.arguments])
-    item = await app.call_tool.describe(tool_id)
+    item = await app.tools.call.describe(tool_id)
     if item.type is not ItemType.TOOL:
         raise NotFound(f"{tool_id} is not a tool: only tools have overrides", details={"tool": tool_id})
     known = spec.tools.get(item.listed_name) if spec else None
@@ -108,7 +108,7 @@ async def _check(app: App, tool: _ChosenTool, override: Mapping[str, Any]) -> No
                 details={"field": f"arguments.{name}", "allowed": tool.arguments},
             )
     new_id = f"{tool.server}__{override.get('name') or tool.name}"
-    for stored in await app.item_store.get_items([new_id], active_only=False):
+    for stored in await app.stores.items.get_items([new_id], active_only=False):
         if stored.item.listed_name != tool.name:
             raise Invalid(
                 f"name: {new_id} is, or was, the server's tool {stored.item.listed_name!r}: choose another name",

@@ -34,12 +34,12 @@ ServerName = Annotated[str | None, Query(pattern=ONE_LINE, description="Only tho
 
 @router.get("", summary="List the definitions in quarantine")
 async def list_quarantine(app: CurrentApp, server: ServerName = None) -> JsonResponse[responses.QuarantineListResponse]:
-    return JsonResponse(responses.build_quarantine_response(await app.quarantine.list_waiting(server)))
+    return JsonResponse(responses.build_quarantine_response(await app.catalogue.quarantine.list_waiting(server)))
 
 
 @router.post("/approve", summary="Approve definitions: their tools can be called", responses=errors(400, 404, 409))
 async def approve_definitions(app: CurrentApp, body: DecisionRequest) -> JsonResponse[responses.DecisionResponse]:
-    pins = await app.quarantine.approve(body.tool_ids, digest=body.digest)
+    pins = await app.catalogue.quarantine.approve(body.tool_ids, digest=body.digest)
     return JsonResponse({"tool_ids": [pin.catalogue_id for pin in pins]})
 
 
@@ -47,7 +47,7 @@ async def approve_definitions(app: CurrentApp, body: DecisionRequest) -> JsonRes
     "/reject", summary="Reject definitions: they stay in quarantine under every policy", responses=errors(400, 404, 409)
 )
 async def reject_definitions(app: CurrentApp, body: DecisionRequest) -> JsonResponse[responses.DecisionResponse]:
-    pins = await app.quarantine.reject(body.tool_ids, digest=body.digest)
+    pins = await app.catalogue.quarantine.reject(body.tool_ids, digest=body.digest)
     return JsonResponse({"tool_ids": [pin.catalogue_id for pin in pins]})
 
 
@@ -57,4 +57,4 @@ async def reject_definitions(app: CurrentApp, body: DecisionRequest) -> JsonResp
     responses=errors(404),
 )
 async def get_quarantined(tool_id: ToolId, app: CurrentApp) -> JsonResponse[responses.QuarantineDetailResponse]:
-    return JsonResponse(responses.build_quarantined_response(await app.quarantine.get(tool_id)))
+    return JsonResponse(responses.build_quarantined_response(await app.catalogue.quarantine.get(tool_id)))

@@ -44,7 +44,7 @@ async def search_registry(
     q: Annotated[str, Query(description="What the server should do, or its name.", examples=["post to a channel"])],
     limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Maximum number of servers.")] = DEFAULT_LIMIT,
 ) -> JsonResponse[responses.RegistrySearchResponse]:
-    if not app.visibility.shows_registry(current_request()):
+    if not app.catalogue.visibility.shows_registry(current_request()):
         raise Forbidden("your key has a profile, and profiles show connected servers only: use a key without one")
     return JsonResponse(responses.build_registry_search_response(q, await app.registry.search(q, limit=limit)))
 

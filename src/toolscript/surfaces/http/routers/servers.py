@@ -71,7 +71,7 @@ async def add_servers(served: Served, body: SnippetRequest) -> JsonResponse[resp
         for server in addition.servers:
             is_command = server.transport is Transport.STDIO
             about = describe_program(server.runs, server.variables, is_command=is_command)
-            recorded.enter_context(app.server_changes.record("add", server.name, about))
+            recorded.enter_context(app.servers.changes.record("add", server.name, about))
         await asyncio.to_thread(write_addition, addition)
     names = [server.name for server in addition.servers]
     log.info("servers_added", extra={"servers": names, "caller": current_request().caller})
@@ -87,8 +87,8 @@ async def add_servers(served: Served, body: SnippetRequest) -> JsonResponse[resp
     responses=errors(404),
 )
 async def stop_server(name: ServerName, app: CurrentApp) -> JsonResponse[responses.ServerResponse]:
-    with app.server_changes.record("stop", name):
-        status = await app.gateway.stop_server(name, f"stopped {_describe_caller()}")
+    with app.servers.changes.record("stop", name):
+        status = await app.servers.gateway.stop_server(name, f"stopped {_describe_caller()}")
     return JsonResponse(responses.build_server_response(status))
 
 
@@ -100,8 +100,8 @@ async def stop_server(name: ServerName, app: CurrentApp) -> JsonResponse[respons
     responses=errors(404),
 )
 async def start_server(name: ServerName, app: CurrentApp) -> JsonResponse[responses.ServerResponse]:
-    with app.server_changes.record("start", name):
-        status = await app.gateway.start_server(name)
+    with app.servers.changes.record("start", name):
+        status = await app.servers.gateway.start_server(name)
     return JsonResponse(responses.build_server_response(status))
 
 
@@ -112,8 +112,8 @@ async def start_server(name: ServerName, app: CurrentApp) -> JsonResponse[respon
     responses=errors(404),
 )
 async def restart_server(name: ServerName, app: CurrentApp) -> JsonResponse[responses.ServerResponse]:
-    with app.server_changes.record("restart", name):
-        status = await app.gateway.restart_server(name, f"restarted {_describe_caller()}")
+    with app.servers.changes.record("restart", name):
+        status = await app.servers.gateway.restart_server(name, f"restarted {_describe_caller()}")
     return JsonResponse(responses.build_server_response(status))
 
 
@@ -125,7 +125,7 @@ async def restart_server(name: ServerName, app: CurrentApp) -> JsonResponse[resp
     responses=errors(404),
 )
 async def get_server_log(name: ServerName, app: CurrentApp) -> JsonResponse[responses.ServerLogResponse]:
-    return JsonResponse(responses.build_log_response(name, app.gateway.get_log(name)))
+    return JsonResponse(responses.build_log_response(name, app.servers.gateway.get_log(name)))
 
 
 async def _plan(served: ServedApp, body: SnippetRequest) -> PlannedAddition:

@@ -32,4 +32,4 @@ router = APIRouter(tags=["access"], dependencies=[PUBLIC])
 )
 async def sign_in(request: Request, app: CurrentApp) -> JsonResponse[SignInResponse]:
     code = await read_json(request, SignInRequest, lambda body: body.code, MAX_BYTES)
-    return JsonResponse({"token": app.sign_ins.redeem(code), "seconds": SESSION_SECONDS})
+    return JsonResponse({"token": app.access.sign_ins.redeem(code), "seconds": SESSION_SECONDS})

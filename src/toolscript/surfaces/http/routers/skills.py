@@ -158,7 +158,7 @@ async def list_suggestions(
         SuggestionStatus | Literal["all"], Query(description="Only suggestions with this status, or `all`.")
     ] = SuggestionStatus.PENDING,
 ) -> JsonResponse[responses.SuggestionListResponse]:
-    suggestions = await app.skills.suggestions(None if status == "all" else status)
+    suggestions = await app.catalogue.skills.suggestions(None if status == "all" else status)
     return JsonResponse(responses.build_suggestions_response(suggestions))
 
 
@@ -166,7 +166,7 @@ async def list_suggestions(
     "/skills/suggestions", summary="Suggest a skill for chosen tools", status_code=201, responses=errors(400, 404, 409)
 )
 async def suggest_skill(app: CurrentApp, body: SuggestRequest) -> JsonResponse[responses.SuggestionResponse]:
-    suggestion = await app.skills.suggest(body.name, body.description, body.tool_ids)
+    suggestion = await app.catalogue.skills.suggest(body.name, body.description, body.tool_ids)
     return JsonResponse(responses.build_suggestion_response(suggestion), 201)
 
 
@@ -179,7 +179,7 @@ async def suggest_skill(app: CurrentApp, body: SuggestRequest) -> JsonResponse[r
 async def approve_suggestion(
     number: SuggestionNumber, app: CurrentApp, body: ApproveRequest | None = None
 ) -> JsonResponse[responses.SkillResponse]:
-    skill = await app.skills.approve(number, **(body or ApproveRequest()).model_dump())
+    skill = await app.catalogue.skills.approve(number, **(body or ApproveRequest()).model_dump())
     return JsonResponse(responses.build_skill_response(skill), 201)
 
 
@@ -191,7 +191,7 @@ async def approve_suggestion(
 async def reject_suggestion(
     number: SuggestionNumber, app: CurrentApp, body: RejectRequest | None = None
 ) -> JsonResponse[responses.SuggestionResponse]:
-    suggestion = await app.skills.reject(number, reviewed_by=body.reviewed_by if body else None)
+    suggestion = await app.catalogue.skills.reject(number, reviewed_by=body.reviewed_by if body else None)
     return JsonResponse(responses.build_suggestion_response(suggestion))
 
 
@@ -203,7 +203,7 @@ async def reject_suggestion(
 async def merge_suggestion(
     number: SuggestionNumber, app: CurrentApp, body: MergeRequest
 ) -> JsonResponse[responses.SuggestionResponse]:
-    suggestion = await app.skills.merge(number, body.skill_id, reviewed_by=body.reviewed_by)
+    suggestion = await app.catalogue.skills.merge(number, body.skill_id, reviewed_by=body.reviewed_by)
     return JsonResponse(responses.build_suggestion_response(suggestion))
 
 
@@ -211,20 +211,20 @@ async def merge_suggestion(
 async def propose_skills(
     app: CurrentApp, body: ProposeRequest | None = None
 ) -> JsonResponse[responses.ProposalListResponse]:
-    proposals = await app.propose_skills.propose(**(body or ProposeRequest()).model_dump())
+    proposals = await app.catalogue.propose_skills.propose(**(body or ProposeRequest()).model_dump())
     return JsonResponse(responses.build_proposals_response(proposals))
 
 
 @router.get("/skills", summary="List skills with their number of tools", dependencies=[SEARCH])
 async def list_skills(app: CurrentApp) -> JsonResponse[responses.SkillListResponse]:
-    return JsonResponse(responses.build_skills_response(await app.skills.all()))
+    return JsonResponse(responses.build_skills_response(await app.catalogue.skills.all()))
 
 
 @router.post(
     "/skills", summary="Add a skill, and classify the waiting tools", status_code=201, responses=errors(400, 409)
 )
 async def create_skill(app: CurrentApp, body: NewSkillRequest) -> JsonResponse[responses.SkillResponse]:
-    return JsonResponse(responses.build_skill_response(await app.skills.create(body.to_skill(body.id))), 201)
+    return JsonResponse(responses.build_skill_response(await app.catalogue.skills.create(body.to_skill(body.id))), 201)
 
 
 @router.get(
@@ -236,22 +236,24 @@ async def get_skill(
     details: Annotated[QueryBool, Query(description="Add `tool_ids` and `updated_at`.")] = False,
 ) -> JsonResponse[responses.DescribedSkillResponse | responses.SkillResponse]:
     if details:
-        return JsonResponse(responses.build_described_skill_response(await app.skills.describe(skill_id)))
-    return JsonResponse(responses.build_skill_response(await app.skills.get(skill_id)))
+        return JsonResponse(responses.build_described_skill_response(await app.catalogue.skills.describe(skill_id)))
+    return JsonResponse(responses.build_skill_response(await app.catalogue.skills.get(skill_id)))
 
 
 @router.put("/skills/{skill_id}", summary="Replace a skill; its id stays", responses=errors(400, 404))
 async def replace_skill(
     skill_id: SkillId, app: CurrentApp, body: SkillRequest
 ) -> JsonResponse[responses.SkillResponse]:
-    return JsonResponse(responses.build_skill_response(await app.skills.replace(skill_id, body.to_skill(skill_id))))
+    return JsonResponse(
+        responses.build_skill_response(await app.catalogue.skills.replace(skill_id, body.to_skill(skill_id)))
+    )
 
 
 @router.delete(
     "/skills/{skill_id}", summary="Remove a skill, and classify its tools again", status_code=204, responses=errors(404)
 )
 async def remove_skill(skill_id: SkillId, app: CurrentApp) -> None:
-    await app.skills.remove(skill_id)
+    await app.catalogue.skills.remove(skill_id)
 
 
 @router.get(
@@ -261,14 +263,16 @@ async def remove_skill(skill_id: SkillId, app: CurrentApp) -> None:
     dependencies=[SEARCH],
 )
 async def list_skill_tools(skill_id: SkillId, app: CurrentApp) -> JsonResponse[responses.SkillToolsResponse]:
-    return JsonResponse(responses.build_skill_tools_response(skill_id, await app.skills.tools(skill_id)))
+    return JsonResponse(responses.build_skill_tools_response(skill_id, await app.catalogue.skills.tools(skill_id)))
 
 
 @router.put("/tools/{tool_id:path}/skills", summary="Set the skills of a tool", responses=errors(400, 404))
 async def assign_skills(
     tool_id: ToolId, app: CurrentApp, body: ToolSkillsRequest
 ) -> JsonResponse[responses.ToolSkillsResponse]:
-    return JsonResponse(responses.build_tool_skills_response(await app.skills.assign(tool_id, body.skill_ids)))
+    return JsonResponse(
+        responses.build_tool_skills_response(await app.catalogue.skills.assign(tool_id, body.skill_ids))
+    )
 
 
 @router.delete(
@@ -277,10 +281,10 @@ async def assign_skills(
     responses=errors(404),
 )
 async def release_tool(tool_id: ToolId, app: CurrentApp) -> JsonResponse[responses.ToolSkillsResponse]:
-    return JsonResponse(responses.build_tool_skills_response(await app.skills.release(tool_id)))
+    return JsonResponse(responses.build_tool_skills_response(await app.catalogue.skills.release(tool_id)))
 
 
 @router.post("/sync", summary="Update catalogue, skills and index now", responses=errors(400))
 async def run_sync(app: CurrentApp, body: SyncRequest | None = None) -> JsonResponse[SyncResponse]:
     body = body or SyncRequest()
-    return JsonResponse(build_sync_response(await app.resync.run(reclassify=body.reclassify, force=body.force)))
+    return JsonResponse(build_sync_response(await app.servers.resync.run(reclassify=body.reclassify, force=body.force)))

@@ -37,10 +37,10 @@ async def get_health(served: Served) -> JsonResponse[HealthResponse]:
 async def get_readiness(served: Served, app: CurrentApp) -> JsonResponse[ReadinessResponse]:
     await app.check_ready()
     if not served.is_ready:
-        waiting = [s.name for s in app.gateway.statuses if s.state == "connecting"]
+        waiting = [s.name for s in app.servers.gateway.statuses if s.state == "connecting"]
         what = f"servers are still starting: {', '.join(waiting)}" if waiting else "the gateway is still starting"
         raise Unavailable(f"{what}; try again in a moment", details={"servers": waiting})
-    return JsonResponse(build_readiness_response(app.gateway.statuses, app.model))
+    return JsonResponse(build_readiness_response(app.servers.gateway.statuses, app.model))
 
 
 @router.get(
@@ -68,6 +68,6 @@ async def get_metrics(app: CurrentApp) -> Response:
     if app.observability.metrics is None:
         raise NotFound("this application has no metrics: `toolscript gateway start` serves them")
     metrics, context = app.observability.metrics, current_request()
-    hidden = [name for name in metrics.servers if not await app.visibility.shows_server(name, context)]
+    hidden = [name for name in metrics.servers if not await app.catalogue.visibility.shows_server(name, context)]
     text, content_type = metrics.exposition(await app.count_points(), hidden_servers=hidden)
     return Response(text, headers={"Content-Type": content_type})

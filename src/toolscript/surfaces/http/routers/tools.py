@@ -87,31 +87,33 @@ async def search_tools(
     if "q" not in request.query_params:
         raise Invalid("q is missing: say what to search for, as in /search?q=read+a+file", details={"field": "q"})
     try:
-        results = await app.tool_search.search(q, limit=limit, threshold=threshold, alpha=alpha, closest=closest)
+        results = await app.tools.search.search(q, limit=limit, threshold=threshold, alpha=alpha, closest=closest)
     except Invalid as error:
         if error.details.get("field") == "query":
             error.details["field"] = "q"
         raise
-    app.feedback.note_search(get_caller(request), results.query, results.ids)
-    response = responses.build_search_response(results, app.gateway.find_call_state)
+    app.tools.feedback.note_search(get_caller(request), results.query, results.ids)
+    response = responses.build_search_response(results, app.servers.gateway.find_call_state)
     if explain:
         responses.add_explanation(response, results)
-        tokens = app.token_costs.of(json.dumps(response["results"], ensure_ascii=False))
-        response["tokens"] = {"answer": tokens, "allTools": await app.token_costs.of_everything()}
+        tokens = app.tools.token_costs.of(json.dumps(response["results"], ensure_ascii=False))
+        response["tokens"] = {"answer": tokens, "allTools": await app.tools.token_costs.of_everything()}
     return JsonResponse(response)
 
 
 @router.get("/tools", summary="List tools, prompts and resources")
 async def list_tools(app: CurrentApp, names: ToolFilter = None) -> JsonResponse[responses.ToolListResponse]:
-    items = await app.list_tools.matching(names)
+    items = await app.tools.listing.matching(names)
     return JsonResponse(await asyncio.to_thread(responses.build_tools_response, items))
 
 
 @router.get("/tools/{tool_id:path}", summary="Everything about a tool that a call needs", responses=errors(404))
 async def describe_tool(tool_id: ToolId, app: CurrentApp) -> JsonResponse[responses.ToolResponse]:
-    item = await app.call_tool.describe(tool_id)
-    needs_approval = app.approvals.are_needed(item)
-    return JsonResponse(responses.build_tool_response(item, app.gateway.find_call_state, needs_approval=needs_approval))
+    item = await app.tools.call.describe(tool_id)
+    needs_approval = app.tools.approvals.are_needed(item)
+    return JsonResponse(
+        responses.build_tool_response(item, app.servers.gateway.find_call_state, needs_approval=needs_approval)
+    )
 
 
 @router.post(
@@ -140,11 +142,11 @@ async def call_tool(
     arguments = _parse_arguments(await read_body(request))
     trace = {name: request.headers[name] for name in TRACE_FIELDS if name in request.headers}
     relay = CallRelay(trace=trace, user=find_user(request.scope["grant"]))
-    call = app.call_tool.call(tool_id, arguments, within=timeout, relay=relay)
+    call = app.tools.call.call(tool_id, arguments, within=timeout, relay=relay)
     result = await run_while_connected(request, call)
-    app.feedback.note_call(get_caller(request), tool_id)
+    app.tools.feedback.note_call(get_caller(request), tool_id)
     if max_tokens is not None:
-        result = CallResult(await app.large_results.cut(result.raw, relay.user or "", max_tokens))
+        result = CallResult(await app.texts.large_results.cut(result.raw, relay.user or "", max_tokens))
     return JsonResponse(responses.build_call_response(result))
 
 
@@ -158,13 +160,13 @@ class _PythonResponse(PlainTextResponse):
 
 @clients_router.get("/tools.ts", summary="A typed TypeScript client", response_class=_TypeScriptResponse)
 async def generate_typescript_client(app: CurrentApp, names: ToolFilter = None) -> _TypeScriptResponse:
-    items = await app.list_tools.matching(names)
+    items = await app.tools.listing.matching(names)
     return _TypeScriptResponse(await asyncio.to_thread(generate_typescript, items))
 
 
 @clients_router.get("/tools.py", summary="A typed Python client", response_class=_PythonResponse)
 async def generate_python_client(app: CurrentApp, names: ToolFilter = None) -> _PythonResponse:
-    items = await app.list_tools.matching(names)
+    items = await app.tools.listing.matching(names)
     return _PythonResponse(await asyncio.to_thread(generate_python, items))
 
 

@@ -51,7 +51,7 @@ async def test_requests_find_an_application_that_knows_its_servers(
     class Served(ServedApp):
         def __setattr__(self, name: str, value: Any) -> None:
             if name == "current" and value is not None:
-                seen.append(value.gateway.starting)
+                seen.append(value.servers.gateway.starting)
             super().__setattr__(name, value)
 
     monkeypatch.setattr(
