@@ -127,7 +127,7 @@ async def filled(anyio_backend: str, tmp_path_factory: pytest.TempPathFactory) -
 @asynccontextmanager
 async def open_client(app: App, *faults: FaultyAdapter) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the application with faults in these parts."""
-    real = {"embedder": app.model.embedder, "index": app.index, "item_store": app.stores.items}
+    real = list_parts(app)
     parts: dict[str, Any] = {name: FaultyAdapter(part) for name, part in real.items()}
     for faulty in faults:
         (name,) = [name for name, part in real.items() if part is faulty.real]
@@ -146,9 +146,13 @@ async def open_client(app: App, *faults: FaultyAdapter) -> AsyncIterator[httpx.A
             await snapshots.close()
 
 
+def list_parts(app: App) -> dict[str, Any]:
+    return {"embedder": app.model.embedder, "index": app.index, "item_store": app.stores.items}
+
+
 def add_fault(app: App, place: str, fault: Fault) -> FaultyAdapter:
     part, method, collection = PLACES[place]
-    real = app.model.embedder if part == "embedder" else getattr(app, part)
+    real = list_parts(app)[part]
     # Schemas are read only where the facts about the catalogue cannot be, which have them as well.
     others = ("get_items",) if method == "get_schemas" else ()
     return FaultyAdapter(real, method, fault, (collection,) if collection else (), others=others)

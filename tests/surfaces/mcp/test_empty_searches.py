@@ -89,5 +89,5 @@ async def test_a_store_that_does_not_answer_hides_no_search(app: App) -> None:
             raise Unavailable("no answer")
 
     contents = text_contents.FindTextContents(app.stores.documents, Silent())  # type: ignore[arg-type]
-    async with serve(replace_parts(app, text_contents=contents)) as url:
+    async with serve(replace_parts(app, contents=contents)) as url:
         assert (await read(app, url))[0] == [*ALWAYS, "search_knowledge"]
