@@ -105,7 +105,7 @@ async def run(quick: bool) -> list[Table]:
         (place / ".toolscript.json").write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
         starts = [_start_and_stop(place, count) for _ in range(3 if quick else 4)]
         with start_gateway(place, count) as gateway:
-            searches = await _searches(gateway, f"{count:,} tools", 60 if quick else 400)
+            searches = await time_searches(gateway, f"{count:,} tools", 60 if quick else 400)
             calls, added = await _calls(gateway, echo, 100 if quick else 500)
             command = await _command(place, f"{count:,} tools", 5 if quick else 15)
     title = "Calls of a tool"
@@ -206,7 +206,8 @@ def _start_table(starts: Sequence[RunningGateway], size: str) -> Table:
     )
 
 
-async def _searches(gateway: RunningGateway, size: str, count: int) -> Row:
+async def time_searches(gateway: RunningGateway, size: str, count: int) -> Row:
+    """New queries over HTTP, one after the other."""
     alone = OnnxEmbedder(find_packaged_model(), device="cpu")
     connection = http.client.HTTPConnection(gateway.url.removeprefix("http://"))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import http.client
 import json
 import os
 import random
@@ -11,11 +10,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from urllib.parse import quote
 
 from benchmarks.client import Client
 from benchmarks.embedding import find_packaged_model
-from benchmarks.gateway import RunningGateway, start_gateway
+from benchmarks.gateway import SEARCH_NOTE, RunningGateway, start_gateway, time_searches
 from benchmarks.texts import make_queries
 from benchmarks.timing import Row, Table, compare_table, format_duration, format_number, side_by_side
 from tests.servers import make_scripted_spec
@@ -31,9 +29,6 @@ START_NOTE = (
     "of 500: from the start of the process until everything is indexed, then again with what is there (until the "
     "catalogue of the last run is open). The reference of the first start is embedding 2,000 of the same texts and "
     "nothing else, times their number; of the others, the start with 5,792 operations. Memory is what is resident then."
-)
-SEARCH_NOTE = (
-    "One client on one connection, new queries, over HTTP; beside embedding the same queries and nothing else."
 )
 
 
@@ -53,7 +48,8 @@ async def run(quick: bool) -> list[Table]:
             with start_gateway(place, count) as first:
                 pass
             with start_gateway(place, count) as again:
-                rows += await _searches(again, size, 40 if quick else 300)
+                rows.append(await time_searches(again, size, 40 if quick else 400))
+                rows.append(await _time_searches_by_skills(again, size, 40 if quick else 400))
         again_small = again_small or again.ready_seconds
         starts.append(_describe("first start", size, first, "embedding alone", seconds))
         starts.append(_describe("started again", size, again, "started with the fewer", again_small))
@@ -112,25 +108,12 @@ async def _embed_alone(items: Sequence[Item]) -> float:
     return took / len(texts)
 
 
-async def _searches(gateway: RunningGateway, size: str, count: int) -> list[Row]:
-    alone = OnnxEmbedder(find_packaged_model(), device="cpu")
-    by_skills = Client(gateway.url, "/api/v1/search")
-    connection = http.client.HTTPConnection(gateway.url.removeprefix("http://"))
-
-    async def search(query: str) -> None:
-        connection.request("GET", f"/search?q={quote(query)}")
-        json.load(connection.getresponse())
-
-    for query in make_queries(20, seed=5):
-        await search(query)
-        await by_skills.search(query)
+async def _time_searches_by_skills(gateway: RunningGateway, size: str, count: int) -> Row:
+    alone, client = OnnxEmbedder(find_packaged_model(), device="cpu"), Client(gateway.url, "/api/v1/search")
+    for query in make_queries(20, seed=6):
+        await client.search(query)
         await alone.embed_query(query)
-    rows = []
-    routes = {"`GET /search`": search, "`POST /api/v1/search`": by_skills.search}
-    for seed, (name, operation) in enumerate(routes.items(), start=11):
-        ours, beside = await side_by_side(make_queries(count, seed=seed), operation, alone.embed_query)
-        rows.append(Row(f"{name}, new queries", size, ours, "embedding alone", beside))
+    ours, beside = await side_by_side(make_queries(count, seed=8), client.search, alone.embed_query)
     await alone.close()
-    connection.close()
-    by_skills.close()
-    return rows
+    client.close()
+    return Row("`POST /api/v1/search`, new queries", size, ours, "embedding alone", beside)
