@@ -41,8 +41,9 @@ _OWN = tuple(map(Path, ("/dev", HOME, "/proc", "/tmp")))  # noqa: S108  (a name 
 # What bubblewrap and the engines read themselves, outside the sandbox: an entry may name a folder where the server
 # writes, so they get these from the gateway alone.
 _LAUNCHER_VARIABLES = (
-    r"LD_[A-Z_]+|PATH|HOME|DOCKER_(HOST|CONTEXT|CONFIG|CERT_PATH|TLS_VERIFY|API_VERSION)|CONTAINER_(HOST|SSHKEY)|"
-    r"CONTAINERS_CONF|XDG_RUNTIME_DIR"
+    r"LD_[A-Z_]+|PATH|HOME|XDG_[A-Z_]+|DOCKER_(HOST|CONTEXT|CONFIG|CERT_PATH|TLS_VERIFY|API_VERSION)|"
+    r"CONTAINER_(HOST|SSHKEY|CONNECTION)|CONTAINERS_[A-Z_]+|PODMAN_CONNECTIONS_CONF|STORAGE_(DRIVER|OPTS)|"
+    r"REGISTRY_AUTH_FILE"
 )
 _SHEBANG = rb"#!\s*(/\S+)(?:\s+(?:-S\s+)?([^\s/=-][^\s/=]*))?"
 _MAX_LINKS = 40

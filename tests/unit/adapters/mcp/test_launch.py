@@ -248,7 +248,11 @@ def test_what_the_launcher_reads_itself_does_not_come_from_the_entry(
     for name in ("server", "docker", "podman"):
         make_program(programs / name)
     sandbox = SandboxSpec(kind, image="" if kind is SandboxKind.BWRAP else "node:22")
-    env = {"LD_PRELOAD": "/srv/out/x.so", "DOCKER_CONFIG": "/srv/out", "HOME": "/srv/out", "DOCKER_TOKEN": "S3cret"}
+    names = (
+        *("DOCKER_CONFIG", "HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "CONTAINERS_CONF", "CONTAINERS_CONF_OVERRIDE"),
+        *("CONTAINERS_STORAGE_CONF", "CONTAINERS_REGISTRIES_CONF", "PODMAN_CONNECTIONS_CONF", "REGISTRY_AUTH_FILE"),
+    )
+    env = {**dict.fromkeys(names, "/srv/out"), "LD_PRELOAD": "/srv/out/x.so", "DOCKER_TOKEN": "S3cret"}
     spec = ServerSpec("a", Transport.STDIO, "server", env={**env, "PATH": str(programs)}, sandbox=sandbox)
     launch = build_launch(spec, tmp_path / "data")
     assert "/srv/out" not in " ".join(launch.environment.values())
@@ -257,4 +261,5 @@ def test_what_the_launcher_reads_itself_does_not_come_from_the_entry(
     text = " ".join(launch.words)
     option = "--setenv LD_PRELOAD " if kind is SandboxKind.BWRAP else "--env LD_PRELOAD="
     assert f"{option}/srv/out/x.so" in text
+    assert [name for name in names if name not in text] == []
     assert "S3cret" not in text
