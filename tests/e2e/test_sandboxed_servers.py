@@ -208,6 +208,22 @@ async def test_a_link_that_the_server_leaves_shows_nothing_at_the_next_start(pla
             pytest.fail("started in a folder of the user")
 
 
+def test_no_server_writes_a_file_that_toolscript_would_obey(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that could write `.toolscript.json` would have the gateway start any program."""
+    spec = place.describe()
+    folders = [hostile.__file__, f"{place.out}:rw"]
+    entry = {"command": spec.command, "args": list(spec.args), "sandbox": {"kind": "bwrap", "folders": folders}}
+    file = place.notes / "servers.json"
+    file.write_text(json.dumps({"mcpServers": {"hostile": entry}}), encoding="utf-8")
+    monkeypatch.setenv("TOOLSCRIPT_SEARCH_MODEL", "hashed-64")
+    options = ["list-servers", "--json", "--config", str(file), "--data-dir", str(place.data)]
+    for folder, state in ((place.home, "ready"), (place.out, "failed")):
+        monkeypatch.chdir(folder)
+        listed = CliRunner().invoke(run, options)
+        assert state in listed.output, (folder, listed.output)
+    assert f"Toolscript reads or runs {place.out}" in listed.output
+
+
 def test_the_command_line_says_what_is_in_a_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     entry = make_scripted_spec(tools=["echo"])
     entry["sandbox"] = {"kind": "bwrap", "folders": [entry["args"][2]]}

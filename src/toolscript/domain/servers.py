@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from itertools import pairwise
@@ -93,6 +93,8 @@ class SandboxSpec:
     """Absolute paths that the server sees, and whether it may write there."""
     image: str = ""
     """The image of docker and podman."""
+    protected: tuple[str, ...] = ()
+    """Absolute paths that Toolscript obeys, whether they exist or not: the server may not write there."""
 
     @property
     def summary(self) -> str:
@@ -157,9 +159,10 @@ class ServerSpec:
     def digest(self) -> str:
         """A hash that changes when the server might offer other tools. Does not depend on its environment or headers,
         nor on when it is started and stopped."""
-        parts = [self.transport, self.command, self.args, self.cwd, self.url, self.include_tools, self.exclude_tools]
+        parts: list[object] = [self.transport, self.command, self.args, self.cwd, self.url]
+        parts += [self.include_tools, self.exclude_tools]
         parts += [self.openapi] if self.openapi else []
-        parts += list(astuple(self.sandbox)) if self.sandbox else []
+        parts += [s.kind, s.network, s.folders, s.image] if (s := self.sandbox) else []
         parts += [] if self.trust is None else [self.trust]  # the listing decides what goes into quarantine
         parts += [json.dumps({name: each.describe() for name, each in self.tools.items()})] if self.tools else []
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]

@@ -147,7 +147,8 @@ class _SandboxedServer:
 
     def _list_folders(self) -> dict[Path, bool]:
         """The listed folders and the working folder, and whether each is writable. Raises Unavailable for a folder that
-        is not there, that would show the data folder, or that a server could replace by a link to another."""
+        is not there, that would show the data folder, where a server could write what Toolscript obeys, or that a
+        server could replace by a link to another."""
         folders = {Path(path): is_writable for path, is_writable in self._sandbox.folders}
         for folder in folders:
             if not folder.exists():
@@ -155,8 +156,10 @@ class _SandboxedServer:
         cwd = Path(os.path.normpath(self._spec.cwd)) if self._spec.cwd else None
         if cwd and not any(cwd.is_relative_to(folder) for folder in folders):
             folders[cwd] = False
-        for inner in folders:
+        for inner, is_writable in folders.items():
             self._refuse_data_folder(inner)
+            if is_writable:
+                self._refuse_protected_files(inner)
             for outer in (each for each, is_writable in folders.items() if is_writable and each != inner):
                 if _is_inside(inner, outer):
                     raise Unavailable(f"the sandbox cannot show {inner} apart from {outer}, where the server may write")
@@ -165,6 +168,14 @@ class _SandboxedServer:
     def _refuse_data_folder(self, path: Path) -> None:
         if _is_inside(self._data, path) or _is_inside(path, self._data):
             raise Unavailable(f"the sandbox cannot show {path}: Toolscript's data folder is {self._data}")
+
+    def _refuse_protected_files(self, folder: Path) -> None:
+        for path in self._sandbox.protected:
+            if any(_is_inside(place, folder) or _is_inside(folder, place) for place in _follow(Path(path))):
+                raise Unavailable(
+                    f"the sandbox cannot show {folder} with :rw: Toolscript reads or runs {path}, also if it is "
+                    "created later. Leave :rw out, or list a folder without it"
+                )
 
     def _show(self, path: Path) -> None:
         """Shows a path of this machine, unless it can be seen already."""
@@ -229,6 +240,16 @@ def _find_sandbox_program(kind: SandboxKind) -> str:
 def _is_inside(path: Path, folder: Path) -> bool:
     """Whether a path is in a folder or the folder itself, by its name or by where links lead."""
     return any(one.is_relative_to(other) for one in (path, path.resolve()) for other in (folder, folder.resolve()))
+
+
+def _follow(path: Path) -> Iterator[Path]:
+    """A path, and each path that its links lead to, one after the other."""
+    for _ in range(_MAX_LINKS):
+        yield path
+        link = next((each for each in (*reversed(path.parents), path) if each.is_symlink()), None)
+        if link is None:
+            return
+        path = Path(os.path.normpath(link.parent / link.readlink() / path.relative_to(link)))
 
 
 def _is_file(path: Path) -> bool:

@@ -149,6 +149,36 @@ def test_what_cannot_be_shown_is_refused_before_the_start(tmp_path: Path, progra
         wrap(data, "server", "--verbose", str(hidden))
 
 
+def test_no_server_may_write_what_toolscript_obeys(tmp_path: Path, programs: Path) -> None:
+    make_program(programs / "server")
+    work, far, skills = tmp_path / "work", tmp_path / "far", tmp_path / "skills"
+    for folder in (work / "sub", far, skills / "one"):
+        folder.mkdir(parents=True)
+    (work / "to-far").symlink_to(far)
+    (tmp_path / "to-link").symlink_to(work / "to-far")
+    (tmp_path / "to-work").symlink_to(work)
+
+    def start(folder: Path, protected: Path, *, is_writable: bool = True) -> None:
+        sandbox = SandboxSpec(SandboxKind.BWRAP, folders=((str(folder), is_writable),), protected=(str(protected),))
+        build_launch(ServerSpec("a", Transport.STDIO, "server", sandbox=sandbox), tmp_path / "data")
+
+    refused = [
+        (work, work / ".toolscript.json"),  # does not exist yet
+        (work, work / "sub" / "new" / ".env"),
+        (work / "sub", work / "sub"),
+        (tmp_path / "to-work", work / ".env"),
+        (work, tmp_path / "to-work" / ".env"),
+        (far, work / "to-far" / "plans.toml"),
+        (work, tmp_path / "to-link" / "plans.toml"),  # only a link on the way is there
+        (skills / "one", skills),
+    ]
+    for folder, protected in refused:
+        with pytest.raises(Unavailable, match=rf"cannot show {folder} with :rw: Toolscript reads or runs {protected}"):
+            start(folder, protected)
+        start(folder, protected, is_writable=False)
+    start(work / "sub", work / ".toolscript.json")
+
+
 def test_no_link_in_a_writable_folder_is_followed(tmp_path: Path, programs: Path) -> None:
     files, private = tmp_path / "files", tmp_path / "private"
     make_program(private / "bin" / "python")

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from toolscript.services.servers.gateway import Gateway
 
 FILE = "catalogue.json"
+# Each command reads settings from it in the folder where it is run.
+ENV_FILE = ".env"
 LISTED_STATES = frozenset({ServerState.READY, ServerState.ASLEEP})
 
 
@@ -150,8 +152,14 @@ def read_configuration(settings: Settings, folder: Path) -> Configuration:
     Raises Invalid."""
     read = load_configuration(settings.config, home=Path.home(), folder=folder, environment=os.environ)
     start, idle = ServerStart(settings.server_start), settings.server_idle_minutes
+    protected = _list_protected(settings, read, folder)
     servers = [
-        replace(s, start=s.start or start, idle_minutes=idle if s.idle_minutes is None else s.idle_minutes)
+        replace(
+            s,
+            start=s.start or start,
+            idle_minutes=idle if s.idle_minutes is None else s.idle_minutes,
+            sandbox=replace(s.sandbox, protected=protected) if s.sandbox else None,
+        )
         for s in read.servers
         if not s.is_toolscript
     ]
@@ -160,6 +168,17 @@ def read_configuration(settings: Settings, folder: Path) -> Configuration:
     if read.agent_skill_folders:
         servers.append(build_folder_server(read.agent_skill_folders))
     return replace(read, servers=tuple(servers))
+
+
+def _list_protected(settings: Settings, read: Configuration, folder: Path) -> tuple[str, ...]:
+    """What no server in a sandbox may write, because it would start a program or change what callers may do: files of
+    the configuration and of settings, also without --config, agent skills, and what servers without a sandbox run."""
+    named = (settings.search_capabilities, settings.skills, settings.plans, settings.jwt_jwks, settings.events)
+    documents = (server.openapi for server in read.servers)
+    commands = (s.command for s in read.servers if s.sandbox is None and Path(s.command).name != s.command)
+    paths = [str(each) for each in (*named, *documents, *commands) if each and "://" not in str(each)]
+    paths += map(str, (*read.files, *_list_candidates(None, folder), ENV_FILE, *read.agent_skill_folders))
+    return tuple(dict.fromkeys(os.path.normpath(folder / Path(path).expanduser()) for path in paths))
 
 
 def _find_files(config: Path | None, folder: Path) -> list[Path]:
