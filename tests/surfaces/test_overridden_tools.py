@@ -20,7 +20,9 @@ from toolscript.app.app import App, open_app
 from toolscript.configuration.files import load_configuration
 from toolscript.configuration.snippets import ConfigurationPlace
 from toolscript.domain.access import Scope
+from toolscript.domain.errors import Conflict
 from toolscript.domain.profiles import Profile
+from toolscript.domain.servers import CallRelay
 from toolscript.settings import load_settings
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.served_app import ServedApp
@@ -190,6 +192,26 @@ async def test_a_changed_tool_waits_in_quarantine_with_its_override(tmp_path: Pa
         scene.write()
         await scene.apply()
         assert (await scene.call("git__new_ticket", title="x")).status_code == 200
+
+
+@pytest.mark.req("G-13")
+async def test_a_call_is_refused_if_its_fixed_arguments_change_during_the_question(tmp_path: Path) -> None:
+    async with opening(tmp_path) as scene:
+        scene.list_tools()
+        scene.write(approval="writes")
+        await scene.apply()
+
+        async def change_and_allow(*_: object) -> dict[str, Any]:
+            changed = json.loads(json.dumps(TOOLS).replace("acme/app", "other/app"))
+            scene.write(changed, approval="writes")
+            await scene.apply()
+            return {"action": "accept", "content": {"allow": True}}
+
+        relay = CallRelay(capabilities={"elicitation": {}}, ask=change_and_allow)
+        with pytest.raises(Conflict, match="git__new_ticket was not called: the configuration of its arguments"):
+            await scene.app.tools.call.call("git__new_ticket", {"title": "x"}, relay=relay)
+        result = await scene.app.tools.call.call("git__new_ticket", {"title": "x"}, relay=relay)
+        assert json.loads(result.text)["arguments"] == {"title": "x", "repo": "other/app", "key": SECRET}
 
 
 @pytest.mark.req("X-04")
