@@ -20,7 +20,9 @@ from toolscript.app.app import App, open_app
 from toolscript.configuration.files import load_configuration
 from toolscript.configuration.snippets import ConfigurationPlace
 from toolscript.domain.access import Scope
-from toolscript.domain.profiles import Profile
+from toolscript.domain.errors import Conflict
+from toolscript.domain.profiles import ItemRules, Profile
+from toolscript.domain.servers import CallRelay
 from toolscript.settings import load_settings
 from toolscript.surfaces.http.app import create_http_app
 from toolscript.surfaces.http.served_app import ServedApp
@@ -192,6 +194,26 @@ async def test_a_changed_tool_waits_in_quarantine_with_its_override(tmp_path: Pa
         assert (await scene.call("git__new_ticket", title="x")).status_code == 200
 
 
+@pytest.mark.req("G-13")
+async def test_a_call_is_refused_if_its_fixed_arguments_change_during_the_question(tmp_path: Path) -> None:
+    async with opening(tmp_path) as scene:
+        scene.list_tools()
+        scene.write(approval="writes")
+        await scene.apply()
+
+        async def change_and_allow(*_: object) -> dict[str, Any]:
+            changed = json.loads(json.dumps(TOOLS).replace("acme/app", "other/app"))
+            scene.write(changed, approval="writes")
+            await scene.apply()
+            return {"action": "accept", "content": {"allow": True}}
+
+        relay = CallRelay(capabilities={"elicitation": {}}, ask=change_and_allow)
+        with pytest.raises(Conflict, match="git__new_ticket was not called: the configuration of its arguments"):
+            await scene.app.tools.call.call("git__new_ticket", {"title": "x"}, relay=relay)
+        result = await scene.app.tools.call.call("git__new_ticket", {"title": "x"}, relay=relay)
+        assert json.loads(result.text)["arguments"] == {"title": "x", "repo": "other/app", "key": SECRET}
+
+
 @pytest.mark.req("X-04")
 async def test_an_override_is_read_and_written_by_its_owner(tmp_path: Path) -> None:
     async with opening(tmp_path) as scene:
@@ -245,8 +267,27 @@ async def test_a_read_only_gateway_lets_nobody_touch_what_it_hides(tmp_path: Pat
         await scene.apply()
         _, key = await scene.app.access.keys.create("operator", [Scope.ADMIN])
         scene.app.tools.call._visibility._read_only = True
-        refused = await scene.http.get("/api/v1/overrides/git__new_ticket", headers={"X-API-Key": key})
-        assert refused.status_code == 404
+        headers = {"X-API-Key": key}
+        for tool in ("git__new_ticket", "git__drop_all"):
+            assert (await scene.http.get(f"/api/v1/overrides/{tool}", headers=headers)).status_code == 404
+
+
+@pytest.mark.req("X-04")
+async def test_a_profile_that_hides_a_server_hides_its_hidden_tools_from_their_overrides(tmp_path: Path) -> None:
+    async with opening(tmp_path) as scene:
+        scene.list_tools()
+        scene.write()
+        await scene.apply()
+        _, key = await scene.app.access.keys.create("operator", [Scope.ADMIN])
+        scene.http.headers["X-API-Key"] = key
+        path = "/api/v1/overrides/git__drop_all"
+        assert (await scene.http.get(path)).json()["override"] == {"hidden": True}
+        profile = Profile("pets", deny=ItemRules(servers=("git",)), keys=frozenset({"operator"}))
+        scene.app.access.profiles.replace([profile])
+        written = (tmp_path / ".toolscript.json").read_text()
+        assert (await scene.http.get(path)).status_code == 404
+        assert (await scene.http.put(path, json={"override": {}})).status_code == 404
+        assert (tmp_path / ".toolscript.json").read_text() == written
 
 
 async def test_copies_with_other_fixed_values_are_other_tools(tmp_path: Path) -> None:

@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from toolscript.configuration.jsonc import JsoncNode
+from toolscript.configuration.variables import VARIABLE
 from toolscript.domain.spelling import suggest
 from toolscript.domain.tool_overrides import ArgumentOverride, Overrides, ToolOverride
 
@@ -84,8 +86,9 @@ class _OverrideReader:
         if not isinstance(node.value, str):
             return node.value
         text = self._resolve(node)
-        if "${" in re.sub(_PLACE, "", node.value):
-            secrets.append(text or "")
+        if text is not None:
+            used = (match[0] for match in re.finditer(VARIABLE, node.value))
+            secrets += (self._resolve(replace(node, value=each)) or "" for each in used if not re.match(_PLACE, each))
         return text
 
     def _read_members(self, node: JsoncNode | None, known: tuple[str, ...] = ()) -> Mapping[str, JsoncNode]:

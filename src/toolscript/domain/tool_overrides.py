@@ -6,7 +6,7 @@ call reaches the tool that the definition names, never one that only has its nam
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -123,9 +123,43 @@ def _change_arguments(schema: Schema, arguments: Mapping[str, Schema]) -> Schema
 
 def _change_object(schema: Schema, arguments: Mapping[str, Schema]) -> dict[str, Any]:
     hidden = {name for name, each in arguments.items() if each.get("hidden")}
-    changed = {key: _change_value(key, each, arguments, hidden) for key, each in schema.items()}
+    filled = hidden | {name for name, each in arguments.items() if "default" in each}
+    changed = {key: _change_value(key, each, arguments, hidden) for key, each in _open(schema, filled).items()}
     empty = {"required"} if changed.get("required") == [] else set()
     return {key: each for key, each in changed.items() if key not in empty | ({"examples"} if hidden else set())}
+
+
+def _open(schema: Schema, filled: Collection[str]) -> Schema:
+    """The schema with anyOf between branches that arguments decide which a call may lack: without them several branches
+    are valid, or the wrong one. The server gets these arguments, and decides."""
+    if not filled:
+        return schema
+    opened, choices = dict(schema), []
+    opened.pop("minProperties", None)
+    if any(_mentions(each, filled) for each in _list_branches({"oneOf": schema.get("oneOf")})):
+        choices.append(opened.pop("oneOf"))
+    if _mentions(schema.get("if"), filled):
+        branches = [opened.pop(key, {}) for key in _BRANCHES][1:]
+        choices += [branches] if any(branch != {} for branch in branches) else []
+    if _mentions(schema.get("not"), filled):
+        del opened["not"]
+    if not choices:
+        return opened
+    if len(choices) == 1 and "anyOf" not in opened:
+        return {**opened, "anyOf": choices[0]}
+    all_of = opened.get("allOf")
+    kept = all_of if isinstance(all_of, list) else []
+    return {**opened, "allOf": [*kept, *({"anyOf": branches} for branches in choices)]}
+
+
+def _mentions(schema: Any, names: Collection[str]) -> bool:
+    """Whether the schema, or one of its branches, is about one of these arguments."""
+    if not isinstance(schema, Mapping):
+        return False
+    keys = (each for key in ("properties", "required") if isinstance(each := schema.get(key), Mapping | list))
+    if any(name in each for each in keys for name in names):
+        return True
+    return any(_mentions(branch, names) for branch in _list_branches(schema))
 
 
 def _change_value(key: str, value: Any, arguments: Mapping[str, Schema], hidden: set[str]) -> Any:

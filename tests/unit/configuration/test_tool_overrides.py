@@ -12,8 +12,10 @@ from toolscript.configuration.files import load_configuration
 from toolscript.configuration.override_edit import read_override, write_override
 from toolscript.configuration.snippets import ConfigurationPlace
 from toolscript.domain.errors import Invalid, NotFound
+from toolscript.domain.redaction import redact_arguments
 from toolscript.domain.servers import ServerSpec
 from toolscript.domain.tool_overrides import ArgumentOverride, ToolOverride
+from toolscript.services.support.configured_secrets import list_configured_secrets
 
 pytestmark = pytest.mark.req("O-03")
 
@@ -45,6 +47,16 @@ def test_names_texts_and_arguments_are_read_with_variables(tmp_path: Path) -> No
     assert ticket.arguments["token"].secrets == ("s3cret-value",)
     assert "s3cret" not in f"{spec!r} {json.dumps(ticket.describe())}"
     assert load(tmp_path, ["*"]).tools == {}, "a key of other clients"
+
+
+def test_a_secret_is_what_a_variable_brings_into_a_longer_default(tmp_path: Path) -> None:
+    default = {"url": "postgres://u:${TOKEN}@db/${userHome}", "header": "Bearer ${env:TOKEN}", "by": "${BY:-our-team}"}
+    spec = load(tmp_path, {"query": {"arguments": {"to": {"default": default, "hidden": True}}}})
+    argument = spec.tools["query"].arguments["to"]
+    assert argument.default["header"] == "Bearer s3cret-value"
+    assert argument.secrets == ("s3cret-value", "s3cret-value", "our-team")
+    shown = redact_arguments({"x": "use s3cret-value"}, secrets=list_configured_secrets([spec]))
+    assert shown == {"x": "use [redacted]"}
 
 
 def test_what_is_listed_depends_on_overrides_and_not_on_fixed_values(tmp_path: Path) -> None:

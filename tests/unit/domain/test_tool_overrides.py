@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import InvalidArguments, NotFound
@@ -58,12 +61,53 @@ def test_callers_see_the_new_name_and_nothing_of_a_hidden_argument() -> None:
         "anyOf": [{"properties": {}, "required": ["title"]}],
         "dependentRequired": {"title": []},
         "dependentSchemas": {"title": {"properties": {}}},
-        "if": {"properties": {}},
         "default": {"title": "y"},
         "$defs": {"Other": {}},
     }
     assert "acme" not in str(TICKET)
     assert SCHEMA["required"] == ["repo", "title", "labels"]
+
+
+KINDS = [
+    {"properties": {"kind": {"const": kind}, "id": {"type": "string"}}, "required": ["kind", "id"]}
+    for kind in ("user", "org")
+]
+IF_USER = {"if": {"properties": {"kind": {"const": "user"}}}, "then": {"required": ["id"]}}
+IF_ORG = {"if": {"required": ["kind"]}, "then": {"required": ["url"]}, "else": {"required": ["path"]}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "accepted"),
+    [
+        ({"oneOf": KINDS}, {"id": "a"}),
+        ({"oneOf": KINDS, "anyOf": [{"required": ["id"]}, {"required": ["url"]}]}, {"id": "a"}),
+        ({"oneOf": [{"anyOf": KINDS}, {"required": ["id"]}]}, {"id": "a"}),
+        ({"allOf": [IF_USER, IF_ORG]}, {"url": "a"}),
+        ({"oneOf": KINDS, "allOf": [True], **IF_ORG}, {"id": "a", "path": "b"}),
+        ({"not": {"properties": {"kind": {"const": "team"}}}}, {}),
+        ({"minProperties": 1}, {}),
+    ],
+)
+@pytest.mark.parametrize("argument", [FIXED, ArgumentOverride("user", has_default=True)], ids=["hidden", "shown"])
+def test_branches_that_a_filled_argument_decides_between_are_all_open(
+    schema: dict[str, Any], accepted: dict[str, Any], argument: ArgumentOverride
+) -> None:
+    properties = {"properties": {"kind": {"type": "string"}, "id": {}, "url": {}, "path": {}}}
+    item = replace(ISSUE, input_schema={**properties, **schema})
+    changed = apply_override(attach_override(item, ToolOverride(arguments={"kind": argument}))).input_schema
+    assert changed is not None
+    Draft202012Validator(changed).validate(accepted)
+    assert ("kind" in json.dumps(changed)) is not argument.hidden
+
+
+def test_branches_that_other_arguments_decide_between_stay() -> None:
+    schema = {"properties": {"kind": {}, "id": {}}, "oneOf": [{"required": ["id"]}, {"required": ["url"]}],
+              "if": {"required": ["id"]}, "then": {"required": ["path"]}, "not": {"required": ["x"]}}  # fmt: skip
+    described = ToolOverride(arguments={"id": ArgumentOverride(description="x"), "kind": FIXED})
+    changed = apply_override(attach_override(replace(ISSUE, input_schema=schema), described)).input_schema
+    same = ("oneOf", "if", "then", "not")
+    assert changed is not None
+    assert {key: changed.get(key) for key in same} == {key: schema[key] for key in same}
 
 
 def test_fixed_values_are_sent_and_defaults_fill_in() -> None:

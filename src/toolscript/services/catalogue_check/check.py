@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from toolscript.domain.catalog import Item, ItemType, get_server
+from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import Invalid, Unavailable
 from toolscript.domain.requests import current_request
 from toolscript.domain.search import SearchPart
@@ -166,7 +166,9 @@ class CatalogueCheck:
         rivals, tasks = _find_rivals(findings), []
         for tool_id in tool_ids:
             item = catalogue.items[tool_id].to_item()
-            similar = [catalogue.items[i].to_item() for i in rivals.get(tool_id, ()) if get_server(i) == item.server]
+            # Without tools that were added during the check.
+            known = (catalogue.items[i] for i in rivals.get(tool_id, ()) if i in catalogue.items)
+            similar = [facts.to_item() for facts in known if facts.server == item.server]
             tasks.append(DescriptionTask(item, similar, list(_choose_shown(served.get(tool_id, {})).values())))
         texts, reasons = await propose_descriptions(model, tasks)
         made = []

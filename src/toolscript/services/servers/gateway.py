@@ -296,8 +296,7 @@ class Gateway:
         cancelled. An invalid configuration is logged and kept as `configuration_error`; the previous one stays."""
         while True:
             await asyncio.sleep(self._limits.poll)
-            now = stamp()
-            if now == seen:
+            if (now := stamp()) == seen:
                 continue
             try:
                 await self.apply(await asyncio.to_thread(load))
@@ -312,13 +311,14 @@ class Gateway:
                 log.info("configuration_applied", extra={"servers": sorted(self._connections)})
 
     async def call(
-        self, item: Item, arguments: Mapping[str, Any], within: float, relay: CallRelay = NO_RELAY
+        self, item: Item, arguments: Mapping[str, Any], within: float, relay: CallRelay = NO_RELAY, sent: object = None
     ) -> CallResult:
         """Passes a call to the item's server, which is started or connected again first if need be. Raises NotFound for
-        what the configuration excludes, InvalidArguments for an argument that it fixes, Unavailable when the server
-        cannot be connected or kept failing, RateLimited, UpstreamFailed when it fails or dies, TimedOut."""
+        what the configuration excludes, InvalidArguments for an argument that it fixes, Conflict unless the
+        arguments with its values are those of `sent`, Unavailable when the server cannot be connected or kept failing,
+        RateLimited, UpstreamFailed when it fails or dies, TimedOut."""
         connection, is_ok = await self._find_connection(item), False
-        arguments = fill_arguments(connection.spec.tools, item, arguments)
+        arguments = fill_arguments(connection.spec.tools, item, arguments, expected=sent)
         admitted = self._admission.admit(item, connection.spec, self._limits.call)
         async with admitted, self._use(item, relay.user) as server:
             began = time.monotonic()

@@ -6,17 +6,29 @@ from collections.abc import Mapping
 from typing import Any
 
 from toolscript.domain.catalog import Item, ItemType
-from toolscript.domain.errors import InvalidArguments, NotFound
+from toolscript.domain.errors import Conflict, InvalidArguments, NotFound
 from toolscript.domain.tool_overrides import Overrides, ToolOverride, find_override
 
 
-def fill_arguments(overrides: Overrides, item: Item, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+def fill_arguments(
+    overrides: Overrides, item: Item, arguments: Mapping[str, Any], expected: object = None
+) -> Mapping[str, Any]:
     """The arguments as they are sent: with the values that the configuration fixes, and its defaults for what the
     caller leaves out.
 
-    Raises NotFound unless the item is what the configuration means by its name, and InvalidArguments for an argument
-    that callers cannot give.
+    Raises NotFound unless the item is what the configuration means by its name, InvalidArguments for an argument that
+    callers cannot give, and Conflict for a result that differs from `expected`: a person has approved those arguments.
     """
+    filled = _fill(overrides, item, arguments)
+    if expected not in (None, filled):
+        raise Conflict(
+            f"{item.id} was not called: the configuration of its arguments has changed meanwhile: call it again",
+            details={"tool": item.id},
+        )
+    return filled
+
+
+def _fill(overrides: Overrides, item: Item, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     if item.type is not ItemType.TOOL or not (overrides or find_override(item) is not None):
         return arguments
     override = overrides.get(item.listed_name, ToolOverride())

@@ -108,7 +108,8 @@ class CallTool:
 
         Raises NotFound, Quarantined, InvalidArguments (naming the field), ApprovalRequired (with the question, if the
         caller can be asked; otherwise the call waits), ApprovalDeclined, ToolFailed with the tool's own result,
-        UpstreamFailed with the server's own message, TimedOut, or Unavailable.
+        UpstreamFailed with the server's own message, Conflict where the configuration of the arguments changes
+        meanwhile, TimedOut, or Unavailable.
         """
         event = {"tool": item_id[:MAX_NAME], "server": "", "arguments": "", "arguments_checked": True, "bytes": 0}
         record, context = partial(record_event, self._events), current_request()
@@ -136,7 +137,7 @@ class CallTool:
             approved = await self._approvals.obtain(item, filled, relay, self._list_secrets)
             async with deadline.limit():
                 result = approved.keep_state(
-                    await self._gateway.call(item, arguments, deadline.seconds, approved.relay)
+                    await self._gateway.call(item, arguments, deadline.seconds, approved.relay, filled)
                 )
             event["bytes"] = await work_on(result.raw, measure_json)
             if result.is_error:

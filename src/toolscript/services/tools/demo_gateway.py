@@ -18,11 +18,11 @@ class DemoGateway(Gateway):
         return CallState.DEMO if self.find_spec(server) is None else super().find_call_state(server)
 
     async def call(
-        self, item: Item, arguments: Mapping[str, Any], within: float, relay: CallRelay = NO_RELAY
+        self, item: Item, arguments: Mapping[str, Any], within: float, relay: CallRelay = NO_RELAY, sent: object = None
     ) -> CallResult:
         if self.find_spec(item.server) is None:
             raise build_refusal(item.id)
-        return await super().call(item, arguments, within, relay)
+        return await super().call(item, arguments, within, relay, sent)
 
 
 def build_refusal(item_id: str) -> Unavailable:

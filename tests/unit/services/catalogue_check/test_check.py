@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -20,6 +21,7 @@ from toolscript.app.models import Model
 from toolscript.domain.access import Caller
 from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import Invalid, Unavailable
+from toolscript.domain.feedback import Verdict
 from toolscript.domain.servers import ServerSpec, Transport
 from toolscript.services.catalogue.demo import load_demo_items
 from toolscript.services.catalogue.visibility import View
@@ -210,6 +212,21 @@ async def test_too_few_recorded_requests_are_named_instead_of_a_figure(catalogue
         proposals = {proposal.tool_id: proposal for proposal in (await check(app, proposals=3)).proposals}
     assert (proposals[UPDATE.id].description, proposals[UPDATE.id].after) == (BETTER, None)
     assert proposals[UPDATE.id].reason == f"not measured: needs {MIN_REQUESTS} recorded requests, has 1"
+
+
+async def test_a_tool_that_is_added_during_the_check_is_no_rival_for_a_proposal(catalogue: App) -> None:
+    await mark(catalogue, UPDATE, ["bake rolls", "bake buns"])
+    added = Item("tracker", "bake_rolls", "Bake rolls and buns")
+
+    async def add_and_read() -> list[Verdict]:
+        await catalogue.catalogue.sync.run([*ITEMS, added])
+        return await catalogue.stores.feedback.get_verdicts()
+
+    async with with_model(catalogue, [says({"1": {"description": BETTER}})]) as (app, _):
+        report = await replace(build_catalogue_check(app), feedback=Mock(get_verdicts=add_and_read)).run(proposals=1)
+    (finding,) = select(report, FindingKind.REQUESTS)
+    assert finding.tools == (UPDATE.id, added.id)
+    assert [(proposal.tool_id, proposal.description) for proposal in report.proposals] == [(UPDATE.id, BETTER)]
 
 
 @pytest.mark.parametrize(

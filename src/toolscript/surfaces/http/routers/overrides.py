@@ -13,7 +13,7 @@ from pydantic import Field
 from toolscript.app.app import App
 from toolscript.configuration.override_edit import read_override, write_override
 from toolscript.configuration.snippets import ConfigurationPlace
-from toolscript.domain.catalog import ItemType
+from toolscript.domain.catalog import Item, ItemType
 from toolscript.domain.errors import Invalid, NotFound, Unavailable
 from toolscript.domain.requests import current_request
 from toolscript.domain.spelling import suggest
@@ -87,7 +87,9 @@ async def _find_tool(app: App, tool_id: str) -> _ChosenTool:
     server, _, name = tool_id.partition("__")
     spec = app.servers.gateway.find_spec(server)
     override = spec.tools.get(name) if spec else None
-    if override and override.hidden:
+    shows = app.catalogue.visibility.shows
+    # Hidden tools are not in the catalogue, so `describe` would not find them.
+    if override and override.hidden and await shows(Item(server, override.name or name), current_request()):
         return _ChosenTool(server, name, [*override.arguments])
     item = await app.tools.call.describe(tool_id)
     if item.type is not ItemType.TOOL:
