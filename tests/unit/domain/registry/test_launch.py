@@ -134,8 +134,10 @@ def test_a_publisher_cannot_set_what_decides_which_program_runs(name: str, state
     package = make_package("npm", "x", environmentVariables=[{"name": name, "isRequired": True, **stated}])
     (launch,) = list_launches(make_entry(packages=[package]))
     assert launch.problem == f"it sets {name}, which decides what runs on this machine"
-    asked = make_package("npm", "x", environmentVariables=[{"name": name}, {"name": "NODE_ENV", "value": "production"}])
-    (launch,) = list_launches(make_entry(packages=[asked]), {name: "mine"})
+    optional = make_package(
+        "npm", "x", environmentVariables=[{"name": name}, {"name": "NODE_ENV", "value": "production"}]
+    )
+    (launch,) = list_launches(make_entry(packages=[optional]), {name: "mine"})
     assert (launch.problem, launch.stated) == ("", ("variable NODE_ENV=production",))
 
 
