@@ -208,9 +208,47 @@ def test_without_a_gateway_the_same_is_found_and_added(
     wrong = invoke("servers", "add", "io.github.ann/slack", "--set", "TOKEN=1", code=2)
     assert "asks for SLACK_TOKEN" in wrong.stderr
     monkeypatch.setenv("SLACK_TOKEN", "s3cret")
+    assert (
+        "(secret, required, taken from your environment)"
+        in invoke("servers", "add", "io.github.ann/slack", "--dry-run").stdout
+    )
     added = run_json("servers", "add", "IO.github.ann/slack", "--yes", "--name", "chat")
     assert (added["added"], added["tools"]) == (True, None)
     entry = json.loads(Path(added["file"]).read_text())["mcpServers"]["chat"]
     assert entry["env"] == {"SLACK_TOKEN": "${SLACK_TOKEN}"}, "the secret stays in its variable"
     assert run_json("registry", "remove", registry.root) == {"removed": registry.root}
     assert "no such registry was read" in invoke("registry", "remove", registry.root, code=4).stderr
+
+
+@pytest.mark.slow
+def test_what_a_publisher_sets_or_could_take_is_decided_by_the_person(
+    small_folder: Path, registry: RegistryDouble, runner: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variables = [
+        {"name": "NODE_ENV", "value": "production"},
+        {"name": "UNITS", "default": "metric"},
+        {"name": "AWS_SECRET_ACCESS_KEY", "description": "region"},
+        {"name": "LOG_LEVEL", "isRequired": True, "choices": ["debug", "info"]},
+    ]
+    tides = describe_server("io.github.eve/tides", packages=[PACKAGE | {"environmentVariables": variables}])
+    registry.publish(tides, status="deprecated", message="compromised, do not install")
+    invoke("registry", "sync", registry.root)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s3cret")
+    monkeypatch.setenv("LOG_LEVEL", "trace")
+    add = ("servers", "add", "io.github.eve/tides")
+    assert "needs LOG_LEVEL" in invoke(*add, "--yes", code=2).stderr
+    monkeypatch.setenv("LOG_LEVEL", "info")
+    shown = invoke(*add, "--dry-run")
+    assert "io.github.eve/tides is deprecated: compromised, do not install" in shown.stderr
+    assert "the publisher sets variable NODE_ENV=production\n" in shown.stdout
+    assert "the publisher sets variable UNITS=metric\n" in shown.stdout
+    with RegistryDouble() as other:
+        other.publish(tides)
+        invoke("registry", "sync", other.root)
+        assert f"listed at {other.root}" in invoke("search", "--registry", "io.github.eve/tides").stdout
+        several = invoke(*add, "--yes", code=2).stderr
+        assert all(f"{each.root}" in several for each in (registry, other))
+        assert "does not list" in invoke(*add, "--registry", "http://127.0.0.1:9", code=4).stderr
+        added = run_json(*add, "--yes", "--registry", f"{other.root}/")
+    entry = json.loads(Path(added["file"]).read_text())["mcpServers"]["tides"]
+    assert entry["env"] == {"NODE_ENV": "production", "UNITS": "metric", "LOG_LEVEL": "${LOG_LEVEL}"}

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from toolscript.domain.quarantine import make_visible
 from toolscript.domain.redaction import REDACTED, is_secret_name, redact_secrets
 from toolscript.domain.requests import current_request
 
@@ -49,8 +50,10 @@ class PlainLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         fields = "  ".join(f"{k}: {v}" for k, v in _collect_fields(record).items())
         event = redact_secrets(record.getMessage()).replace("_", " ")
-        line = f"{record.levelname.lower()}: {event}  {fields}".rstrip()
-        return f"{line}\n{redact_secrets(self.formatException(record.exc_info))}" if record.exc_info else line
+        # Texts of servers and registries must not control the terminal.
+        line = make_visible(f"{record.levelname.lower()}: {event}  {fields}".rstrip(), keep="")
+        exception = f"\n{redact_secrets(self.formatException(record.exc_info))}" if record.exc_info else ""
+        return line + make_visible(exception)
 
 
 class RepeatFilter(logging.Filter):

@@ -40,6 +40,22 @@ def test_a_line_on_a_terminal_is_readable() -> None:
     assert PlainLines().format(record) == "warning: model fallback  used: small"
 
 
+def test_a_line_on_a_terminal_does_not_control_it() -> None:
+    text = "1.0\x1b]0;owned\x07\x1b[2J\nerror: forged\u202e"
+    record = logging.makeLogRecord(
+        {
+            "msg": text,
+            "levelname": "WARNING",
+            "entry": text,
+            "deep": [text],
+            "exc_info": (ValueError, ValueError(text), None),
+        }
+    )
+    first, *others = PlainLines().format(record).split("\n")
+    assert "entry: 1.0\\x1b]0;owned\\x07\\x1b[2J\\nerror: forged\\u202e" in first
+    assert all(line.isprintable() for line in (first, *others))
+
+
 @pytest.mark.req("D-10")
 def test_a_line_names_the_request_that_it_belongs_to(lines: io.StringIO) -> None:
     log = logging.getLogger("toolscript.somewhere")

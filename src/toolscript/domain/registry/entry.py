@@ -75,7 +75,8 @@ def read_entry(registry: str, given: Any) -> RegistryEntry:
     server = _to_object(given.get("server", given))
     name = server.get("name")
     if not isinstance(name, str) or len(name) > _MAX_NAME or not _NAME.fullmatch(name):
-        raise ValueError(f"not a server's name: {str(name)[:100]!r} (expected `namespace/name`)")
+        given_name = repr(name[:100]) if isinstance(name, str) else f"a value of type {type(name).__name__}"
+        raise ValueError(f"not a server's name: {given_name} (expected `namespace/name`)")
     meta = {} if server is given else _to_object(given.get("_meta"))
     official = _to_camel_case(_to_object({**_to_object(server.get("_meta")), **meta}.get(_OFFICIAL)))
     definition = _read_definition(server)

@@ -23,8 +23,20 @@ _IDENTIFIER = re.compile(r"[A-Za-z0-9@][A-Za-z0-9@/._:+-]*")
 _VERSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BRACES = re.compile(r"\{([^{}]+)\}")
+_REFERENCE = re.compile(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}")
+# Variables that decide which program runs, or where it is downloaded: the runner reads them before the server does.
+_RUNNER_VARIABLES = re.compile(
+    r"PATH|HOME|SHELL|BASH_ENV|(LD|DYLD|UV|PIP|NPM_CONFIG|BUN|DOCKER|CONTAINERS?|NUGET|XDG|CORECLR)_.*|"
+    r"GIT_(SSH.*|CONFIG.*|ASKPASS|EXEC_PATH|PROXY_COMMAND)|"
+    r"NODE_(OPTIONS|PATH|EXTRA_CA_CERTS|TLS_REJECT_UNAUTHORIZED)|PYTHON(?!UNBUFFERED$|IOENCODING$|UTF8$).*|"
+    r"DOTNET_(STARTUP_HOOKS|ADDITIONAL_DEPS|SHARED_STORE|ROOT.*|CLI_HOME)|(HTTPS?|ALL|NO)_PROXY|SSL_CERT_.*",
+    re.IGNORECASE,
+)
 _VALUELESS = {"type", "name"}
 MAX_TEXT = 300
+# Of the variables in braces of one launch: they nest, so that a small entry could ask for millions.
+MAX_VARIABLES = 100
+MAX_VARIABLE_TEXT = 8 * 1024
 GENERIC_NAMES = frozenset({"mcp", "server", "mcp-server", "mcp-remote"})
 
 
@@ -52,6 +64,8 @@ class RegistryLaunch:
     inputs: tuple[RegistryInput, ...]
     missing: tuple[str, ...]
     """The inputs that are required and have no value yet."""
+    stated: tuple[str, ...]
+    """The variables and headers that have a value of the publisher: `variable NODE_ENV=production`."""
     is_remote: bool = False
     problem: str = ""
     """Why Toolscript cannot use it."""
@@ -87,12 +101,18 @@ class _Filling:
     values: Mapping[str, str]
     inputs: dict[str, RegistryInput] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
+    stated: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    variables_left: int = MAX_VARIABLES
+    text_left: int = MAX_VARIABLE_TEXT
 
     def fill(self, name: str, spec: Json, place: str) -> str | None:
         """The value of a variable, header or argument; None if it is optional and not given."""
         fixed = spec.get("value")
-        return self.resolve(fixed, spec, place) if isinstance(fixed, str) and fixed else self.ask(name, spec, place)
+        if not isinstance(fixed, str) or not fixed:
+            return self.ask(name, spec, place)
+        self.state(name, fixed, place)
+        return self.resolve(fixed, spec, place)
 
     def resolve(self, text: str, spec: Json, place: str) -> str | None:
         """A fixed text, with values for its variables in braces."""
@@ -105,7 +125,9 @@ class _Filling:
             nonlocal is_complete
             if not isinstance(variable := known.get(found[1]), Mapping):
                 return found[0]
-            value = self.fill(found[1], variable, place)
+            self.variables_left -= 1
+            value = self.fill(found[1], variable, place) if self.variables_left >= 0 and self.text_left >= 0 else ""
+            self.text_left -= len(value or "")
             is_complete = is_complete and value is not None
             return value or ""
 
@@ -129,7 +151,8 @@ class _Filling:
         value = self.values.get(name, default)
         if value is not None and name not in self.values:
             self.check(value)
-        if name in self.values and choices and value not in choices:
+            self.state(name, value, place)
+        if name in self.values and choices and value not in choices and not _REFERENCE.fullmatch(value or ""):
             raise Invalid(
                 f"{name}: {value!r} is not allowed: give one of {', '.join(choices[:20])}",
                 details={"field": name, "allowed": list(choices[:20])},
@@ -138,6 +161,11 @@ class _Filling:
             self.missing.append(name)
             return f"<{name}>"
         return value
+
+    def state(self, name: str, value: str, place: str) -> None:
+        """Notes a value of the publisher that neither the command line nor the address shows."""
+        if place in {"variable", "header"}:
+            self.stated.append(f"{place} {name}={value}")
 
     def check(self, text: str) -> None:
         """Notes a text of the publisher that the configuration would replace by a variable of this machine, which may
@@ -149,6 +177,8 @@ class _Filling:
 def _plan(given: Json, values: Mapping[str, str], *, is_remote: bool) -> RegistryLaunch:
     filling = _Filling(values)
     about, entry = (_plan_remote if is_remote else _plan_package)(given, filling)
+    if filling.variables_left < 0 or filling.text_left < 0:
+        filling.problems.append("its values have too many variables")
     digest = given.get("fileSha256")
     return RegistryLaunch(
         about,
@@ -156,6 +186,7 @@ def _plan(given: Json, values: Mapping[str, str], *, is_remote: bool) -> Registr
         {**entry, "trust": "review"},
         tuple(filling.inputs.values()),
         tuple(filling.missing),
+        tuple(filling.stated),
         is_remote,
         "; ".join(filling.problems),
         digest[:64] if isinstance(digest, str) and not is_remote else "",
@@ -201,6 +232,8 @@ def _plan_package(package: Json, filling: _Filling) -> tuple[str, dict[str, Any]
         name = str(spec.get("name") or "")
         if not _VARIABLE_NAME.fullmatch(name):
             filling.problems.append(f"not the name of a variable: {name[:50]!r}")
+        elif _RUNNER_VARIABLES.fullmatch(name) and any(spec.get(key) for key in ("value", "default", "choices")):
+            filling.problems.append(f"it sets {name[:50]}, which decides what runs on this machine")
         elif (value := filling.fill(name, spec, "variable")) is not None:
             env[name] = value
     runtime = _list_arguments(package.get("runtimeArguments"), filling)

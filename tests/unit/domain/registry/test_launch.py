@@ -122,6 +122,49 @@ def test_what_could_be_any_program_or_reads_this_machine_is_refused(members: dic
     assert problem in launch.problem
 
 
+@pytest.mark.parametrize(
+    "name",
+    (
+        "PATH LD_PRELOAD DYLD_INSERT_LIBRARIES NODE_OPTIONS PYTHONPATH npm_config_registry UV_INDEX_URL PIP_INDEX_URL "
+        "DOCKER_HOST CONTAINER_HOST DOTNET_STARTUP_HOOKS BASH_ENV https_proxy"
+    ).split(),
+)
+@pytest.mark.parametrize("stated", [{"value": "x"}, {"default": "x"}, {"choices": ["x"]}])
+def test_a_publisher_cannot_set_what_decides_which_program_runs(name: str, stated: dict[str, Any]) -> None:
+    package = make_package("npm", "x", environmentVariables=[{"name": name, "isRequired": True, **stated}])
+    (launch,) = list_launches(make_entry(packages=[package]))
+    assert launch.problem == f"it sets {name}, which decides what runs on this machine"
+    optional = make_package(
+        "npm", "x", environmentVariables=[{"name": name}, {"name": "NODE_ENV", "value": "production"}]
+    )
+    (launch,) = list_launches(make_entry(packages=[optional]), {name: "mine"})
+    assert (launch.problem, launch.stated) == ("", ("variable NODE_ENV=production",))
+
+
+def test_variables_inside_variables_have_an_end() -> None:
+    variable: dict[str, Any] = {"value": "x"}
+    for _ in range(6):
+        variable = {"value": "{a}" * 9, "variables": {"a": variable}}
+    long = {"value": "{a}" * 90, "variables": {"a": {"value": "x" * 1000}}}
+    for spec in (variable, long):
+        (launch,) = list_launches(make_entry(packages=[make_package("npm", "x", packageArguments=[spec])]))
+        assert launch.problem == "its values have too many variables"
+        assert len(str(launch.entry)) < 10_000
+    (launch,) = list_launches(
+        make_entry(packages=[make_package("npm", "x", environmentVariables=[{"name": f"V{i}"} for i in range(300)])])
+    )
+    assert launch.problem == ""
+
+
+def test_a_variable_of_this_machine_is_no_wrong_choice() -> None:
+    level = {"name": "LOG_LEVEL", "choices": ["debug", "info"]}
+    entry = make_entry(packages=[make_package("npm", "x", environmentVariables=[level])])
+    (launch,) = list_launches(entry, {"LOG_LEVEL": "${LOG_LEVEL}"})
+    assert launch.entry["env"] == {"LOG_LEVEL": "${LOG_LEVEL}"}
+    with pytest.raises(Invalid, match="give one of debug, info"):
+        list_launches(entry, {"LOG_LEVEL": "x${LOG_LEVEL}"})
+
+
 def test_a_usable_way_is_offered_before_one_that_is_not() -> None:
     bundle, package = make_package("mcpb", "https://example.com/x.mcpb"), make_package("npm", "x")
     assert [bool(launch.problem) for launch in list_launches(make_entry(packages=[bundle, package]))] == [False, True]
@@ -134,7 +177,10 @@ def test_a_generic_name_is_replaced_by_that_of_the_publisher() -> None:
 
 
 def test_a_name_that_no_registry_may_list_is_refused() -> None:
-    for name in ("weather", "a/b/c", "a/../b", "a/b c", "x/" + "y" * 300, 'a/"onerror', 7, None):
+    deep: list[Any] = []
+    for _ in range(5000):
+        deep = [deep]
+    for name in ("weather", "a/b/c", "a/../b", "a/b c", "x/" + "y" * 300, 'a/"onerror', 7, None, deep):
         with pytest.raises(ValueError, match="not a server's name"):
             read_entry("https://registry.example.com", {"server": {"name": name, "version": "1"}})
     with pytest.raises(ValueError, match="no version"):

@@ -106,10 +106,10 @@ def search(
         print_answer(answer, lambda _: print_text(markdown) if markdown else show(answer))
 
 
-def search_registry(query: str) -> Answer:
+def search_registry(query: str, *, limit: int | None = None) -> Answer:
     """The servers that are not connected and may serve a request."""
     settings = read_settings()
-    limit = min(settings.search_limit, MAX_DECLARED)
+    limit = limit or min(settings.search_limit, MAX_DECLARED)
 
     async def local(app: App) -> Answer:
         from toolscript.surfaces.json.registry import build_registry_search_response
@@ -134,7 +134,7 @@ def show_servers(answer: Answer) -> None:
             click.echo(printable(f"  {'; '.join(filter(None, (launch['runs'], launch['needs'])))}"))
             if launch["problem"]:
                 click.echo(f"  cannot be added: {printable(launch['problem'])}")
-        click.echo(f"  by {server['publisher']}, {server['digest'][:19]}")
+        click.echo(printable(f"  by {server['publisher']}, listed at {server['registry']}, {server['digest'][:19]}"))
     if answer["servers"]:
         click.echo(f"To add one: toolscript servers add {answer['servers'][0]['name']}")
     else:

@@ -55,6 +55,9 @@ def servers() -> None:
 @click.option("--name", metavar="NAME", help="The name of a server that is a single entry, or is from a registry.")
 @click.option("--dry-run", is_flag=True, help="Show what would be added, and write nothing.")
 @click.option("--set", "given", metavar="NAME=VALUE", multiple=True, help="A value that a server of a registry needs.")
+@click.option(
+    "--registry", metavar="URL", help="The registry to take it from, where several list a server of this name."
+)
 @click.option("--remote", is_flag=True, help="Use the address of a server of a registry, not its package.")
 @options.yes
 @options.catalogue
@@ -65,6 +68,7 @@ def add(
     name: str | None,
     dry_run: bool,
     given: tuple[str, ...],
+    registry: str | None,
     remote: bool,
     yes: bool,
 ) -> None:
@@ -88,10 +92,12 @@ def add(
     settings = read_settings()
     if is_registry_name(source):
         values = dict(_split_value(each) for each in given)
-        add_from_registry(settings, source, name, values, remote=remote, dry_run=dry_run, yes=yes)
+        add_from_registry(settings, source, name, values, registry=registry, remote=remote, dry_run=dry_run, yes=yes)
         return
-    if given or remote:
-        raise Invalid("--set and --remote are for servers of a registry: give its name, such as io.github.ann/weather")
+    if given or remote or registry:
+        raise Invalid(
+            "--set, --registry and --remote are for servers of a registry: give its name, such as io.github.ann/weather"
+        )
     file: IO[str] = click.File("r", encoding="utf-8").convert(source, None, context)
     snippet = file.read(MAX_CHARACTERS + 1)
     if len(snippet) > MAX_CHARACTERS:

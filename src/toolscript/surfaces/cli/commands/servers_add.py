@@ -6,8 +6,9 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import click
 
 from toolscript.configuration.snippets import ConfigurationPlace, plan_addition, write_addition
 from toolscript.domain.errors import Invalid, NotFound, Unavailable
-from toolscript.domain.registry.entry import RegistryEntry, read_entry
+from toolscript.domain.registry.entry import RegistryEntry, RegistryStatus, read_entry
 from toolscript.domain.registry.launch import RegistryInput, RegistryLaunch, list_launches, suggest_name
 from toolscript.settings import Settings
 from toolscript.surfaces.cli.client.gateway import is_gateway_running, send_to_gateway
@@ -27,6 +28,7 @@ from toolscript.surfaces.json.servers import build_snippet_response
 
 PATH = "/api/v1/servers"
 NAME_PARTS = 2
+MAX_REGISTRIES = 20
 POLL_SECONDS = 0.5
 # A package may have to be downloaded before its server starts.
 START_SECONDS = 120.0
@@ -66,12 +68,13 @@ def add_from_registry(
     name: str | None,
     values: dict[str, str],
     *,
+    registry: str | None,
     remote: bool,
     dry_run: bool,
     yes: bool,
 ) -> None:
     """Shows what a server of a registry runs and needs, asks, adds it, and lists its tools."""
-    entry = _find(registry_name)
+    entry = _find(registry_name, registry)
     name = name or suggest_name(entry)
     launch = _fill_in(entry, values, remote=remote, asks=not (yes or dry_run))
     if launch.missing and yes and not dry_run:
@@ -100,14 +103,27 @@ def add_from_registry(
     )
 
 
-def _find(name: str) -> RegistryEntry:
-    servers = search_registry(name)["servers"]
-    found = next((each for each in servers if each["name"].casefold() == name.casefold()), None)
-    if found is None:
+def _find(name: str, registry: str | None) -> RegistryEntry:
+    servers = search_registry(name, limit=MAX_REGISTRIES)["servers"]
+    named = [each for each in servers if each["name"].casefold() == name.casefold()]
+    listed = [each["registry"] for each in named]
+    if named and registry:
+        named = [each for each in named if each["registry"] == registry.rstrip("/")]
+        if not named:
+            raise NotFound(f"{registry} does not list {name}: {' and '.join(listed)} do", details={"nearest": listed})
+    if len(named) > 1:
+        raise Invalid(
+            f"several registries list {name}: choose one with --registry {' or '.join(listed)}",
+            details={"field": "--registry", "allowed": listed},
+        )
+    if not named:
         near = [each["name"] for each in servers]
         advice = f"did you mean {' or '.join(near)}?" if near else "search with `toolscript search --registry`"
         raise NotFound(f"no registry lists a server {name}: {advice}", details={"nearest": near})
-    return read_entry(found["registry"], {"server": found["definition"]})
+    (found,) = named
+    status = RegistryStatus(found["status"])
+    entry = read_entry(found["registry"], {"server": found["definition"]})
+    return replace(entry, status=status, status_message=found["statusMessage"])
 
 
 def _fill_in(entry: RegistryEntry, values: dict[str, str], *, remote: bool, asks: bool) -> RegistryLaunch:
@@ -119,12 +135,19 @@ def _fill_in(entry: RegistryEntry, values: dict[str, str], *, remote: bool, asks
             f"--set {', '.join(sorted(unknown))}: {entry.name} asks for {', '.join(known) or 'nothing'}",
             details={"field": "--set", "allowed": [*known]},
         )
-    for name, wanted in known.items():
-        if wanted.place == "variable" and name not in values and name in os.environ:
-            values[name] = f"${{{name}}}"
+    # A publisher could ask for any variable of this machine, and call it harmless: what is optional is not handed out.
+    taken = {
+        name: f"${{{name}}}"
+        for name, wanted in known.items()
+        if wanted.place == "variable" and wanted.is_required and name not in values
+        if name in os.environ and (not wanted.choices or os.environ[name] in wanted.choices)
+    }
+    values = values | taken
     launch = _choose(entry, values, remote=remote)
     if not options.is_json():
-        _show_entry(entry, launch)
+        _show_entry(entry, launch, taken)
+    if entry.status is not RegistryStatus.ACTIVE:
+        print_note(f"{entry.name} is {entry.status}: {entry.status_message or 'without a reason'}", label="warning:")
     if asks and launch.missing:
         launch = _choose(entry, values | {each: _ask(known[each]) for each in launch.missing}, remote=remote)
     return launch
@@ -153,13 +176,16 @@ def _ask(wanted: RegistryInput) -> str:
     return answer
 
 
-def _show_entry(entry: RegistryEntry, launch: RegistryLaunch) -> None:
+def _show_entry(entry: RegistryEntry, launch: RegistryLaunch, taken: Collection[str]) -> None:
     click.echo(printable(f"{entry.name} {entry.version}: {entry.description}"))
     click.echo(printable(f"  by {entry.publisher}, listed at {entry.registry}, {entry.digest[:19]}"))
     click.echo(printable(f"  {launch.about}{f', sha256:{launch.package_digest}' if launch.package_digest else ''}"))
     for each in launch.inputs:
-        marks = ", ".join(["secret"] * each.is_secret + ["required" if each.is_required else "optional"])
-        click.echo(printable(f"  {each.place} {each.name} ({marks}): {each.description}"))
+        marks = ["secret"] * each.is_secret + ["required" if each.is_required else "optional"]
+        marks += ["taken from your environment"] * (each.name in taken)
+        click.echo(printable(f"  {each.place} {each.name} ({', '.join(marks)}): {each.description}"))
+    for value in launch.stated:
+        click.echo(printable(f"  the publisher sets {value}"))
     if launch.may_need_login:
         click.echo("  may ask for a login: `toolscript login`")
 

@@ -38,7 +38,7 @@ function Found({ server }) {
     ${launch && html`<p class="mono planned-runs"><bdi>${visible(launch.runs)}</bdi></p>`}
     ${launch?.needs && html`<p class="muted"><bdi>${visible(launch.needs)}</bdi></p>`}
     ${launch?.problem && html`<p class="planned-problem"><bdi>${visible(launch.problem)}</bdi></p>`}
-    <p class="muted">by <bdi>${visible(server.publisher)}</bdi>, <code>${visible(server.digest.slice(0, 19))}</code></p>
+    <p class="muted">by <bdi>${visible(server.publisher)}</bdi>, listed at <bdi>${visible(server.registry)}</bdi>, <code>${visible(server.digest.slice(0, 19))}</code></p>
     ${launch && !launch.problem && html`<p class="muted">To add it, after a question: <code><bdi>${visible(`toolscript servers add ${server.name}`)}</bdi></code></p>`}
   </li>`;
 }
