@@ -5,7 +5,6 @@ The JWT package is imported with the first token. The bypass never works in prod
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import time
 from collections.abc import AsyncIterator
@@ -108,7 +107,7 @@ async def open_keys(settings: Settings, *, read_only: bool = False) -> AsyncIter
     if not settings.store and not read_only:
         with suppress(OSError):  # opening the database says what is wrong with the folder
             make_private_folder(settings.data)
-    database = await asyncio.to_thread(Database, url, read_only=read_only)
+    database = await Database.open(url, read_only=read_only)
     try:
         yield Keys(SqlKeys(database))
     finally:

@@ -200,7 +200,7 @@ async def _open_adapters(
     is_shared = settings.index.startswith(("http", "postgres"))
     index = await _open_index(settings, stack, is_shared, fresh=fresh_index, serving=serving, catalogue=catalogue)
     model, text_model = await _open_models(settings, index, stack)
-    database = await asyncio.to_thread(Database, store_url(settings))
+    database = await Database.open(store_url(settings))
     _close_at_exit(stack, database)
     knowledge, knowledge_writer = await open_reader(settings, database), open_store(settings, database)
     _close_at_exit(stack, knowledge, knowledge_writer)
@@ -271,7 +271,7 @@ async def _open_demo(
     own = replace(settings, data_dir=settings.data / "demo", index="", store="")
     with suppress(OSError):
         make_private_folder(own.data)
-    index, database = open_index(own), await asyncio.to_thread(Database, store_url(own))
+    index, database = open_index(own), await Database.open(store_url(own))
     _close_at_exit(stack, index, database)
     await drop_collections(index, (TOOLS, SKILLS) if fresh_index else (), damaged=serving)
     await open_collections(index, embedder, embedder, shared=False, catalogue=catalogue)

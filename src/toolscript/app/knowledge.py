@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
@@ -52,7 +51,7 @@ async def open_library(settings: Settings) -> AsyncIterator[KnowledgeReader]:
             if not settings.store:
                 with suppress(OSError):  # opening the database says what is wrong with the folder
                     make_private_folder(settings.data, follow_link=True)
-            database = await asyncio.to_thread(Database, store_url(settings))
+            database = await Database.open(store_url(settings))
             stack.push_async_callback(database.close)
             reader = await _reader_of(database, store_url(settings))
         stack.push_async_callback(reader.close)
@@ -61,7 +60,7 @@ async def open_library(settings: Settings) -> AsyncIterator[KnowledgeReader]:
 
 async def _reader_of(database: Database, url: str) -> KnowledgeReader:
     """A separate read-only connection; a database in memory has only one."""
-    return SqlKnowledgeReader(database if url == IN_MEMORY else await asyncio.to_thread(Database, url, read_only=True))
+    return SqlKnowledgeReader(database if url == IN_MEMORY else await Database.open(url, read_only=True))
 
 
 def _mongo(settings: Settings) -> tuple[type[MongoKnowledgeReader], type[MongoKnowledge]]:

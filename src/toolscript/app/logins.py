@@ -83,7 +83,7 @@ async def find_logins(settings: Settings) -> AsyncIterator[Logins]:
 
 @asynccontextmanager
 async def _open_store(settings: Settings, url: str) -> AsyncIterator[Logins]:
-    database = await asyncio.to_thread(Database, url)
+    database = await Database.open(url)
     logins = build_logins(settings, database)
     try:
         yield logins

@@ -53,6 +53,19 @@ class Database:
             self._close()
             raise
 
+    @classmethod
+    async def open(cls, url: str, *, read_only: bool = False) -> Database:
+        """Opens a database in a thread, and raises what `__init__` raises. If the caller is cancelled meanwhile, the
+        database is closed again."""
+        opening = asyncio.ensure_future(asyncio.to_thread(cls, url, read_only=read_only))
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            await asyncio.wait([opening])
+            if opening.exception() is None:
+                await opening.result().close()
+            raise
+
     async def read(self, work: Callable[[Session], T]) -> T:
         """Runs a function that only reads."""
         return await self._threads.run(partial(self._work, work, False))

@@ -68,6 +68,24 @@ async def test_concurrent_migrations_wait_for_each_other(url: str) -> None:
         await database.close()
 
 
+async def test_a_database_that_nobody_waits_for_any_more_is_closed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[Database] = []
+    close = Database._close
+
+    def note_and_close(database: Database) -> None:
+        closed.append(database)
+        close(database)
+
+    monkeypatch.setattr(Database, "_close", note_and_close)
+    opening = asyncio.create_task(Database.open(url))
+    await asyncio.sleep(0)  # the thread has begun
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    assert len(closed) == 1
+    await (await Database.open(url)).close()
+
+
 async def test_a_closed_store_is_unavailable(url: str) -> None:
     database = Database(url)
     await database.close()
