@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from tests.fixtures.pet_api import PetApi
+from tests.fixtures.waiting import until
 from tests.servers import make_scripted_spec
 from toolscript.app.app import App, open_app
 from toolscript.configuration.files import load_configuration
@@ -171,11 +172,12 @@ async def test_a_changed_tool_waits_in_quarantine_with_its_override(tmp_path: Pa
         (call,) = await scene.app.tools.approvals.pending.list_waiting()
         assert json.loads(call.arguments) == {"key": "[redacted]", "repo": "acme/app", "title": "x"}
         scene.list_tools("Creates an issue, and mails it to us.")
-        async with asyncio.timeout(TIMEOUT_SECONDS):  # the server looks at its file every 20 ms
-            while not (await scene.http.get("/api/v1/quarantine")).json()["tools"]:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
-        refused = (await scene.call("git__new_ticket", title="x")).json()["error"]
-        assert (refused["code"], "quarantine show git__new_ticket" in refused["message"]) == ("QUARANTINED", True)
+
+        async def refuse() -> bool:
+            error = (await scene.call("git__new_ticket", title="x")).json()["error"]
+            return error["code"] == "QUARANTINED" and "quarantine show git__new_ticket" in error["message"]
+
+        await until(refuse)  # the server looks at its file every 20 ms
         (entry,) = (await scene.http.get("/api/v1/quarantine")).json()["tools"]
         assert entry["tool_id"] == "git__new_ticket"
         detail = (await scene.http.get("/api/v1/quarantine/git__new_ticket")).json()
