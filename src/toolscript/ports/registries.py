@@ -33,8 +33,15 @@ class RegistryStore(Protocol):
     >>> import asyncio
     >>> from toolscript.adapters.sql.database import Database
     >>> from toolscript.adapters.sql.registries import SqlRegistries
-    >>> asyncio.run(SqlRegistries(Database("sqlite://")).list_registries())
-    {}
+    >>> async def forget():
+    ...     database = Database("sqlite://")
+    ...     store = SqlRegistries(database)
+    ...     await store.save("https://registry.example", "2026-01-01", [], {}, [])
+    ...     was_there = await store.remove_registry("https://registry.example")
+    ...     await database.close()
+    ...     return was_there
+    >>> asyncio.run(forget())
+    True
     """
 
     async def list_registries(self) -> dict[str, str]:
